@@ -1,0 +1,251 @@
+"""Weighted k-means kernels: start, assign, update. Letters as in ``_terms``.
+
+Every function takes the columns that make up the distance, so that suspects can be balanced
+without being part of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from ._terms import add_up, take_columns
+
+
+class Distance(NamedTuple):
+    """Which columns of a tile the distance is made of. An additive effect of the suspects,
+    x - B'z, would be subtracted here and nowhere else."""
+
+    columns: np.ndarray
+
+    def of(self, tile: Any) -> Any:
+        return take_columns(tile, self.columns)
+
+
+class Clusters(NamedTuple):
+    """labels (n), e (n) squared distance to the own centre, C (K x d), all of one assignment."""
+
+    labels: np.ndarray
+    e: np.ndarray
+    C: np.ndarray
+
+
+def squared_distances(F: Any, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """||x||^2 - 2 x.c + ||c||^2 for each row and centre, and the size its rounding scales with."""
+    if sp.issparse(F):
+        x2 = np.asarray(F.multiply(F).sum(axis=1)).ravel()
+    else:
+        x2 = np.einsum("ij,ij->i", F, F)
+    c2 = np.einsum("kj,kj->k", C, C)
+    return x2[:, None] - 2.0 * (F @ C.T) + c2, x2 + c2.max()
+
+
+def assign(F: Any, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Nearest centre of each row and the squared distance to it; ties go to the lowest index.
+
+    The product form above decides all rows but near-ties; those are decided on differences in
+    float64. So the answer does not depend on how rows were cut into tiles.
+    """
+    C = C.astype(F.dtype, copy=False)
+    distances, size = squared_distances(F, C)
+    labels = distances.argmin(1)
+    closest = distances[np.arange(labels.size), labels]
+    tolerance = 32 * np.finfo(F.dtype).eps * size
+    close = (distances <= (closest + tolerance)[:, None]).sum(1) > 1
+    for part in np.array_split(np.flatnonzero(close), max(1, close.sum() // 256)):
+        if part.size:
+            rows = F[part].toarray() if sp.issparse(F) else F[part]
+            exact = np.stack([((rows - c).astype(np.float64) ** 2).sum(1) for c in C], axis=1)
+            # A tie in exact arithmetic may differ in the last digits here.
+            labels[part] = (exact <= exact.min(1, keepdims=True) * (1 + 1e-12)).argmax(1)
+    if sp.issparse(F):
+        e = np.maximum(distances[np.arange(labels.size), labels], 0.0)
+    else:
+        difference = F - C[labels]
+        e = np.einsum("ij,ij->i", difference, difference)
+    return labels, e
+
+
+def cluster_sums(F: Any, w: np.ndarray, labels: np.ndarray, K: int) -> tuple:
+    """Sums that add: sum of w x per cluster (K x d) and sum of w per cluster."""
+    members = sp.csr_array(
+        (w.astype(F.dtype, copy=False), (labels, np.arange(labels.size))), shape=(K, labels.size)
+    )
+    sums = members @ F
+    sums = sums.toarray() if sp.issparse(sums) else sums
+    return sums, np.bincount(labels, weights=w, minlength=K)
+
+
+def update(rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, C: np.ndarray):
+    """argmin_C sum_i w_i ||x_i - C[labels_i]||^2: weighted means; no weight, no move."""
+    K = C.shape[0]
+    parts = rows.map(
+        lambda tile, w_, labels_: cluster_sums(distance.of(tile), w_, labels_, K),
+        w,
+        labels,
+        dense=False,
+    )
+    sums, totals = add_up(parts)
+    moved = totals > np.finfo(np.float64).tiny * max(rows.n, 1)
+    C = C.copy()
+    C[moved] = sums[moved] / totals[moved, None]
+    return C, ~moved
+
+
+def label(rows: Any, distance: Distance, C: np.ndarray) -> Clusters:
+    """argmin_labels of the same sum: nearest centres. Weights do not enter."""
+    labels = np.empty(rows.n, dtype=np.int32)
+    e = np.empty(rows.n)
+    parts = rows.map(lambda tile: assign(distance.of(tile), C), dense=False)
+    for (start, stop), (some_labels, some_e) in zip(rows.bounds, parts):
+        labels[start:stop], e[start:stop] = some_labels, some_e
+    return Clusters(labels, e, C)
+
+
+def refill(
+    rows: Any, distance: Distance, w: np.ndarray, clusters: Clusters, empty: np.ndarray
+) -> np.ndarray:
+    """Centres with each empty cluster moved onto the row that is farthest from all others.
+
+    One at a time, so that copies of a row are not taken twice; only rows that have weight; a
+    cluster stays where it was when no row is away from every centre.
+    """
+    C, e = clusters.C.copy(), np.where(w > 0, clusters.e, 0.0)
+    for k in np.flatnonzero(empty):
+        farthest = int(e.argmax())
+        if e[farthest] <= 0:
+            break
+        C[k] = distance.of(rows.take(np.array([farthest])))[0]
+        e = np.minimum(e, label(rows, distance, C[k : k + 1]).e)
+    return C
+
+
+def lloyd(
+    rows: Any, distance: Distance, w: np.ndarray, clusters: Clusters, max_sweeps: int = 300
+) -> tuple[Clusters, bool]:
+    """Centres and labels in turn at fixed w until no label changes. The inertia never rises.
+
+    The returned labels are the nearest of the returned centres, as ``predict`` gives them.
+    """
+    best = float(w @ clusters.e)
+    for _ in range(max_sweeps):
+        C, empty = update(rows, distance, w, clusters.labels, clusters.C)
+        if empty.any():
+            C = refill(rows, distance, w, clusters._replace(C=C), empty)
+        new = label(rows, distance, C)
+        value = float(w @ new.e)
+        if value > best:  # rounding: the last sweep brought nothing
+            return clusters, True
+        settled = np.array_equal(new.labels, clusters.labels)
+        clusters, best = new, value
+        if settled:
+            return clusters, True
+    return clusters, False
+
+
+# --------------------------------------------------------------------------------------------
+# Starts
+
+
+def start_from_labels(
+    rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int
+) -> np.ndarray:
+    """Weighted means of a partition; the overall mean for a cluster without weight."""
+    everyone = np.zeros(rows.n, dtype=np.int32)
+    mean, _ = update(rows, distance, w, everyone, np.zeros((1, distance.columns.size)))
+    return update(rows, distance, w, labels, np.repeat(mean, K, axis=0))[0]
+
+
+def start_random(rows: Any, distance: Distance, a: np.ndarray, K: int, rng: Any) -> np.ndarray:
+    """K different rows, drawn with probability proportional to their weight."""
+    chosen = rng.choice(rows.n, size=K, replace=False, p=a / a.sum())
+    return distance.of(rows.take(chosen)).astype(np.float64)
+
+
+def start_plusplus(rows: Any, distance: Distance, a: np.ndarray, K: int, rng: Any) -> np.ndarray:
+    """k-means++ with a few trials per centre, as in scikit-learn, but tile by tile.
+
+    Each next centre is drawn with probability proportional to a_i times the squared distance to
+    the centres so far; of 2 + log(K) draws the one that lowers the inertia most is kept.
+    """
+    trials = 2 + int(np.log(K))
+    C = np.empty((K, distance.columns.size))
+    chosen = rng.choice(rows.n, p=a / a.sum())
+    C[0] = distance.of(rows.take(np.array([chosen])))[0]
+    e = label(rows, distance, C[:1]).e
+    for k in range(1, K):
+        chances = a * e
+        if chances.sum() <= 0:  # fewer distinct rows than clusters
+            chances = a
+        candidates = rng.choice(rows.n, size=trials, p=chances / chances.sum())
+        points = distance.of(rows.take(candidates)).astype(np.float64)
+        options = [np.minimum(e, label(rows, distance, point[None]).e) for point in points]
+        best = int(np.argmin([a @ option for option in options]))
+        C[k], e = points[best], options[best]
+    return C
+
+
+def start_principal(rows: Any, distance: Distance, a: np.ndarray, K: int) -> np.ndarray:
+    """Labels: the weighted first principal component, sign fixed, cut at weighted quantiles.
+
+    Deterministic, and the same for any order of rows and for a repeated row or its weight.
+    """
+    d, N = distance.columns.size, float(a.sum())
+
+    def moments(tile: Any, a_: np.ndarray) -> tuple:
+        F = distance.of(tile)
+        return (F.T @ a_,)
+
+    mean = add_up(rows.map(moments, a, dense=False))[0] / N
+
+    def times(v: np.ndarray) -> np.ndarray:
+        def product(tile: Any, a_: np.ndarray) -> tuple:
+            F = distance.of(tile)
+            return (F.T @ (a_ * (F @ v - mean @ v)),)
+
+        out = add_up(rows.map(product, a, dense=False))[0]
+        return out - mean * (a @ project(v))
+
+    def project(v: np.ndarray) -> np.ndarray:
+        return rows.gather(lambda tile: distance.of(tile) @ v - mean @ v, dense=False)
+
+    def second_moments(tile: np.ndarray, a_: np.ndarray) -> tuple:
+        F = distance.of(tile) - mean
+        return (F.T @ (a_[:, None] * F),)
+
+    if d <= 2048:
+        covariance = add_up(rows.map(second_moments, a))[0]
+        direction = scipy.linalg.eigh(covariance, subset_by_index=[d - 1, d - 1])[1][:, 0]
+    else:
+        operator = LinearOperator((d, d), matvec=lambda v: times(np.ravel(v)), dtype=np.float64)
+        direction = eigsh(operator, k=1, v0=np.ones(d))[1][:, 0]
+    # Rounding must not decide the sign: the first of the (nearly) largest entries is positive.
+    size = np.abs(direction)
+    direction = direction * np.sign(direction[np.flatnonzero(size >= size.max() * (1 - 1e-6))[0]])
+    scores = project(direction)
+    cuts = weighted_cuts(scores, a, K)
+    return np.searchsorted(cuts, scores).astype(np.int32)
+
+
+def weighted_cuts(values: np.ndarray, a: np.ndarray, parts: int) -> np.ndarray:
+    """Cuts between ``parts`` groups of about equal weight; fewer where values repeat.
+
+    The q-quantile is the smallest value with at least a share q of the weight at or below it; the
+    cut lies halfway to the next larger value, so that rounding of a value never moves it across.
+    """
+    has_weight = a > 0
+    order = np.argsort(values[has_weight], kind="stable")
+    v, weight = values[has_weight][order], a[has_weight][order]
+    # Values that agree to rounding are one value.
+    gap = 1e-12 * max(abs(float(v[0])), abs(float(v[-1]))) if v.dtype == np.float64 else 0.0
+    last = np.flatnonzero(np.append(np.diff(v) > gap, True))
+    below = np.cumsum(weight)[last]
+    shares = np.arange(1, parts) / parts * below[-1]
+    at = np.searchsorted(below, shares * (1 - 1e-12))
+    at = np.unique(at[at < last.size - 1])
+    lower, upper = v[last[at]].astype(np.float64), v[last[at] + 1].astype(np.float64)
+    return lower + (upper - lower) / 2

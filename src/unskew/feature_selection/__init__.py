@@ -1,0 +1,20 @@
+"""Unsupervised feature selection: RUFS, FSASL, REFS, and two cheap yardsticks.
+
+Every class is a scikit-learn selector: `fit(X)` ranks the columns of X without labels and
+`transform(X)` keeps the best `n_features_to_select`. None of them centres or scales X; put a scaler
+in front if you want one.
+
+A fitted selector has `order_`, the column indices from best to worst, and `ranking_`, the place of
+each column with 1 for the best (scikit-learn's RFE means the same by it), so that
+`ranking_[order_[i]] == i + 1`. Columns with equal scores keep their order.
+
+Letters in this package: X is n x d (rows are samples), c the number of clusters, k the number of
+neighbours, A' the transpose, ||A||_21 the sum of the Euclidean norms of the rows of A.
+"""
+
+from unskew.feature_selection._fsasl import FSASL
+from unskew.feature_selection._refs import REFS
+from unskew.feature_selection._rufs import RUFS
+from unskew.feature_selection._selector import LaplacianScore, VarianceSelector
+
+__all__ = ["FSASL", "REFS", "RUFS", "LaplacianScore", "VarianceSelector"]

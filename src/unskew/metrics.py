@@ -1,0 +1,584 @@
+"""How good is a clustering, and what do the weights cost: every number with weighted rows.
+
+The laws of weights, kept by every function here: a row of weight 2 counts as the row twice, a row
+of weight 0 as absent, and with unit weights scikit-learn's value comes out. Multiplying all weights
+by a constant changes nothing, with one exception that no definition can avoid: the adjusted
+Rand index and the silhouette leave out the pair of a row with itself. Doubling each row adds pairs
+of copies that scaling must not add, so scikit-learn's value at unit weights can be continued by
+either law but not by both; `weight_kind` chooses.
+
+    "frequency"    weights count rows. Weight 2 = the row twice; the scale matters, slightly.
+    "importance"   weights are shares. Scaling changes nothing; a pair of distinct rows (i, j)
+                   counts w_i w_j and a row has no copies. For learned weights.
+"""
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import linear_sum_assignment
+from sklearn.metrics import pairwise_distances_chunked
+from sklearn.utils import check_array, check_random_state
+
+__all__ = [
+    "adjusted_rand_index",
+    "amount_of_correlation",
+    "association",
+    "design_effect",
+    "effective_sample_size",
+    "kish_size",
+    "matching_accuracy",
+    "normalized_mutual_info",
+    "purity",
+    "silhouette",
+]
+
+WEIGHT_KINDS = ("frequency", "importance")
+# A float attribute with more distinct values than this is a quantity, not a set of categories.
+MAX_CATEGORIES = 20
+TILE_BYTES = 2**26
+
+
+# ------------------------------------------------------------------ agreement of two labelings
+def normalized_mutual_info(
+    labels_true, labels_pred, *, sample_weight=None, average_method="arithmetic"
+):
+    """Normalised mutual information of two labelings: 1 if they agree, 0 if independent.
+
+        NMI = I(true, pred) / average(H(true), H(pred))
+        I   = sum_ij p_ij log(p_ij / (p_i p_j)),  H = - sum_i p_i log(p_i)
+
+    p_ij is the share of the total weight with true label i and predicted label j. Two labelings
+    with one label each agree: 1.
+
+    Parameters
+    ----------
+    labels_true, labels_pred : array of shape (n,)
+        Labels of any type.
+    sample_weight : array of shape (n,), default=None
+        Weights >= 0 at any scale; None means 1 each.
+    average_method : {"arithmetic", "geometric", "min", "max"}, default="arithmetic"
+        The average of the two entropies. The paper's tables use "geometric".
+
+    Returns
+    -------
+    float in [0, 1]
+
+    Examples
+    --------
+    >>> from unskew.metrics import normalized_mutual_info
+    >>> normalized_mutual_info([0, 0, 1, 1], ["b", "b", "a", "a"])
+    1.0
+    >>> round(normalized_mutual_info([0, 0, 1, 1], [0, 0, 1, 0], sample_weight=[1, 1, 1, 0]), 3)
+    1.0
+    """
+    averages = {
+        "arithmetic": lambda a, b: (a + b) / 2,
+        "geometric": lambda a, b: np.sqrt(a * b),
+        "min": min,
+        "max": max,
+    }
+    if average_method not in averages:
+        raise ValueError(f"average_method={average_method!r} should be one of {list(averages)}")
+    table = _contingency(labels_true, labels_pred, sample_weight)
+    if table.shape == (1, 1):
+        return 1.0
+    p = table.data / table.data.sum()
+    p_true = np.bincount(table.row, p)
+    p_pred = np.bincount(table.col, p)
+    expected = np.log(p_true)[table.row] + np.log(p_pred)[table.col]
+    information = float(p @ (np.log(p) - expected))
+    # As in scikit-learn: nothing shared is 0, also when an entropy is 0.
+    if information <= np.finfo(float).eps:
+        return 0.0
+    entropies = [float(-(q @ np.log(q))) for q in (p_true, p_pred)]
+    return float(min(1.0, information / averages[average_method](*entropies)))
+
+
+def adjusted_rand_index(labels_true, labels_pred, *, sample_weight=None, weight_kind="frequency"):
+    """Adjusted Rand index: agreement on pairs of rows, 1 if perfect, 0 on average by chance.
+
+        ARI = 2 (tp tn - fn fp) / ((tp + fn) (fn + tn) + (tp + fp) (fp + tn))
+
+    tp, fn, fp, tn count the pairs that are together in both labelings, in the true one only, in
+    the predicted one only, in neither. Identical labelings give 1, trivial ones included.
+
+    With weights the pairs of different cells count w_i w_j; inside a cell of total weight n_ij and
+    sum of squared weights q_ij the pairs (twice) are
+
+        "frequency"    n_ij (n_ij - 1)     equals scikit-learn on repeated rows for whole weights;
+                                           weights should count rows (mean about 1), not be shares
+        "importance"   n_ij^2 - q_ij       unchanged by scaling; a row's copies are not a pair
+
+    The two agree at unit weights and differ by about (weight of a row) / (total weight) otherwise.
+
+    Parameters
+    ----------
+    labels_true, labels_pred : array of shape (n,)
+        Labels of any type.
+    sample_weight : array of shape (n,), default=None
+        Weights >= 0; None means 1 each.
+    weight_kind : {"frequency", "importance"}, default="frequency"
+        Which law of weights holds; see the module's first lines.
+
+    Returns
+    -------
+    float, at most 1
+
+    Examples
+    --------
+    >>> from unskew.metrics import adjusted_rand_index
+    >>> round(adjusted_rand_index([0, 0, 1, 1], [0, 0, 1, 2]), 3)
+    0.571
+    >>> twice = adjusted_rand_index([0, 0, 1, 1, 1], [0, 0, 1, 2, 2])
+    >>> twice == adjusted_rand_index([0, 0, 1, 1], [0, 0, 1, 2], sample_weight=[1, 1, 1, 2])
+    True
+    """
+    _check_kind(weight_kind)
+    table = _contingency(labels_true, labels_pred, sample_weight)
+    n, total = table.data, table.data.sum()
+    row, col = np.bincount(table.row, n)[table.row], np.bincount(table.col, n)[table.col]
+    # Differences before products: exactly 0 for identical labelings, no cancellation of squares.
+    fn = float(n @ (row - n))
+    fp = float(n @ (col - n))
+    tn = float(n @ ((total - row) - (col - n)))
+    if weight_kind == "frequency":
+        tp = float(n @ (n - 1))
+    else:
+        squares = _contingency(labels_true, labels_pred, sample_weight, power=2).data
+        tp = float((n * n - squares).sum())
+    if fn == 0 and fp == 0:
+        return 1.0
+    return 2 * (tp * tn - fn * fp) / ((tp + fn) * (fn + tn) + (tp + fp) * (fp + tn))
+
+
+def purity(labels_true, labels_pred, *, sample_weight=None):
+    """Share of the weight that carries the majority class of its cluster.
+
+        purity = sum_j max_i n_ij / W
+
+    It rises with the number of clusters and is 1 when each row is a cluster: compare it at equal
+    numbers of clusters only.
+
+    Parameters
+    ----------
+    labels_true, labels_pred : array of shape (n,)
+        Classes and clusters, labels of any type.
+    sample_weight : array of shape (n,), default=None
+        Weights >= 0 at any scale; None means 1 each.
+
+    Returns
+    -------
+    float in (0, 1]
+
+    Examples
+    --------
+    >>> from unskew.metrics import purity
+    >>> purity([0, 0, 1, 1], [0, 0, 0, 1])
+    0.75
+    """
+    table = _contingency(labels_true, labels_pred, sample_weight)
+    majority = np.zeros(table.shape[1])
+    np.maximum.at(majority, table.col, table.data)
+    return float(majority.sum() / table.data.sum())
+
+
+def matching_accuracy(labels_true, labels_pred, *, sample_weight=None):
+    """Accuracy after naming each cluster by one class, no class used twice, in the best way.
+
+        accuracy = max over one-to-one matchings of  sum_(i, j matched) n_ij / W
+
+    The matching is found exactly (Hungarian algorithm). Clusters beyond the number of classes, or
+    classes beyond the number of clusters, stay unmatched and count as wrong.
+
+    Parameters
+    ----------
+    labels_true, labels_pred : array of shape (n,)
+        Classes and clusters, labels of any type.
+    sample_weight : array of shape (n,), default=None
+        Weights >= 0 at any scale; None means 1 each.
+
+    Returns
+    -------
+    float in (0, 1]
+
+    Examples
+    --------
+    >>> from unskew.metrics import matching_accuracy
+    >>> matching_accuracy([0, 0, 1, 1], [1, 1, 0, 2])
+    0.75
+    """
+    table = _contingency(labels_true, labels_pred, sample_weight).toarray()
+    matched = table[linear_sum_assignment(table, maximize=True)]
+    return float(matched.sum() / table.sum())
+
+
+def association(labels, attribute, *, sample_weight=None, kind="auto"):
+    """How much a clustering follows an attribute (site, channel, ...): 0 not at all, 1 wholly.
+
+        Cramer's V, categories     sqrt( phi2 / min(r - 1, c - 1) ),
+                                   phi2 = sum_ij (p_ij - p_i p_j)^2 / (p_i p_j)
+        eta, quantities            sqrt( variance between clusters / total variance )
+
+    No correction for small samples: chance alone gives V of about 1 / sqrt(n). 0 where the
+    labels, or the attribute, have one value. Give it the design weights (or none), never learned
+    ones: weights learned to undo the association would report their own success.
+
+    Parameters
+    ----------
+    labels : array of shape (n,)
+        Clusters, labels of any type.
+    attribute : array of shape (n,)
+        Categories of any type, where missing is a category of its own, or finite numbers.
+    sample_weight : array of shape (n,), default=None
+        Design weights >= 0 at any scale; None means 1 each.
+    kind : {"auto", "cramers_v", "eta"}, default="auto"
+        "auto" takes eta for a float attribute with more than 20 distinct values, else Cramer's V.
+        Whole numbers are taken for codes: say kind="eta" for ages.
+
+    Returns
+    -------
+    float in [0, 1]
+
+    Examples
+    --------
+    >>> from unskew.metrics import association
+    >>> association([0, 0, 1, 1], ["north", "north", "south", "south"])
+    1.0
+    >>> association([0, 1, 0, 1], ["north", "north", "south", "south"])
+    0.0
+    >>> round(association([0, 0, 1, 1], [1.0, 2.0, 3.0, 4.0], kind="eta"), 3)
+    0.894
+    """
+    if kind not in ("auto", "cramers_v", "eta"):
+        raise ValueError(f"kind={kind!r} should be one of ['auto', 'cramers_v', 'eta']")
+    attribute = _vector(attribute, "attribute")
+    if kind == "auto":
+        many = attribute.dtype.kind == "f" and len(np.unique(attribute)) > MAX_CATEGORIES
+        kind = "eta" if many else "cramers_v"
+    if kind == "eta":
+        return _correlation_ratio(labels, attribute, sample_weight)
+    p = _contingency(labels, attribute, sample_weight, ("labels", "attribute")).toarray()
+    if min(p.shape) == 1:
+        return 0.0
+    p /= p.sum()
+    expected = np.outer(p.sum(axis=1), p.sum(axis=0))
+    phi2 = ((p - expected) ** 2 / expected).sum()
+    return float(min(1.0, np.sqrt(phi2 / (min(p.shape) - 1))))
+
+
+def _correlation_ratio(labels, values, sample_weight):
+    labels = _vector(labels, "labels")
+    _check_lengths(values, "attribute", labels, "labels")
+    values = values.astype(np.float64)
+    if not np.isfinite(values).all():
+        bad = int((~np.isfinite(values)).sum())
+        raise ValueError(f"attribute has {bad} missing or infinite values but eta needs numbers")
+    w = _check_weights(sample_weight, len(labels), "labels")
+    codes = _codes(labels)
+    w = w / w.sum()
+    values = values - w @ values
+    mass, sums = np.bincount(codes, w), np.bincount(codes, w * values)
+    total = w @ values**2
+    between = (sums[mass > 0] ** 2 / mass[mass > 0]).sum()
+    return float(min(1.0, np.sqrt(between / total))) if total > 0 else 0.0
+
+
+# ------------------------------------------------------------------------- shape of the clusters
+def silhouette(
+    X,
+    labels,
+    *,
+    sample_weight=None,
+    weight_kind="frequency",
+    metric="euclidean",
+    sample_size=None,
+    random_state=None,
+):
+    """Mean silhouette: how much nearer a row is to its own cluster than to the next one.
+
+        s_i = (b_i - a_i) / max(a_i, b_i), averaged with weights w_i
+        a_i = sum of w_j d_ij over the own cluster / (M - 1)     "frequency"
+        a_i = sum of w_j d_ij over the own cluster / (M - w_i)   "importance"
+        b_i = least of  sum of w_j d_ij over another cluster / M of that cluster
+
+    M is the weight of a cluster. A row alone in its cluster has s_i = 0. Under "frequency" a row
+    of weight 2 has one copy at distance 0, as if it were there twice. Exact: all pairs of rows,
+    computed in tiles, so memory is linear in n and time is n^2 d.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, d)
+        The data.
+    labels : array of shape (n,)
+        Clusters, labels of any type; at least two, and fewer than there are rows.
+    sample_weight : array of shape (n,), default=None
+        Weights >= 0; None means 1 each.
+    weight_kind : {"frequency", "importance"}, default="frequency"
+        Which law of weights holds; see the module's first lines.
+    metric : str or callable, default="euclidean"
+        As in `sklearn.metrics.pairwise_distances`, except "precomputed".
+    sample_size : int, default=None
+        Use this many rows, drawn as scikit-learn draws them; None means all.
+    random_state : int, RandomState or None
+        Draws the rows when `sample_size` is given.
+
+    Returns
+    -------
+    float in [-1, 1]
+
+    Examples
+    --------
+    >>> from unskew.metrics import silhouette
+    >>> round(silhouette([[0.0], [1.0], [10.0], [11.0]], [0, 0, 1, 1]), 3)
+    0.9
+    """
+    _check_kind(weight_kind)
+    if metric == "precomputed":
+        raise ValueError("metric='precomputed' should be a distance between rows of X")
+    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    labels = _vector(labels, "labels")
+    if len(labels) != X.shape[0]:
+        raise ValueError(f"labels has {len(labels)} entries but X has {X.shape[0]} rows")
+    w = _check_weights(sample_weight, len(labels), "labels")
+    rows = np.flatnonzero(w > 0)
+    if sample_size is not None:
+        if not 2 <= sample_size <= len(rows):
+            raise ValueError(
+                f"sample_size={sample_size} should be 2 to {len(rows)} (rows of positive weight)"
+            )
+        rows = check_random_state(random_state).permutation(rows)[:sample_size]
+    if len(rows) < len(w) or sample_size is not None:
+        X, labels, w = X[rows], labels[rows], w[rows]
+    codes = _codes(labels)
+    n, k = len(codes), codes.max(initial=-1) + 1
+    copies = weight_kind == "frequency" and w.max() > 1
+    if k < 2 or (k == n and not copies):
+        raise ValueError(f"labels has {k} distinct values but should have 2 to {n - 1} (rows - 1)")
+
+    mass, count = np.bincount(codes, w), np.bincount(codes)
+    belongs = sparse.csr_array((w, (np.arange(n), codes)), shape=(n, k))
+    if weight_kind == "frequency":
+        others = mass[codes] - 1
+        alone = others <= 0
+    else:
+        others = mass[codes] - w
+        alone = count[codes] == 1
+    others[alone] = 1
+
+    def score(distances, start):
+        tile = slice(start, start + len(distances))
+        # The transposed product keeps the indicator sparse: n additions per row, not n k.
+        sums = (belongs.T @ distances.T).T.astype(np.float64)
+        own = np.arange(len(sums)), codes[tile]
+        within = sums[own] / others[tile]
+        sums /= mass
+        sums[own] = np.inf
+        between = sums.min(axis=1)
+        larger = np.maximum(within, between)
+        value = np.divide(between - within, larger, out=np.zeros(len(sums)), where=larger > 0)
+        value[alone[tile]] = 0
+        return value
+
+    tiles = pairwise_distances_chunked(
+        X, metric=metric, reduce_func=score, working_memory=TILE_BYTES / 2**20
+    )
+    return float(np.average(np.concatenate(list(tiles)), weights=w))
+
+
+# -------------------------------------------------------------------------- price of the weights
+def effective_sample_size(weights, base=None):
+    """Share of the sample that is left after weighting: 1 for constant multipliers.
+
+        share = sum(a m)^2 / (N sum(a m^2)),  N = sum(a)
+
+    m are the multipliers (`weights`), a the design weights they multiply (`base`). The share does
+    not blame the multipliers for the spread of the design weights; see `kish_size` for both.
+
+    Parameters
+    ----------
+    weights : array of shape (n,)
+        Multipliers m >= 0 at any scale.
+    base : array of shape (n,), default=None
+        Design weights a >= 0 at any scale; None means 1 each.
+
+    Returns
+    -------
+    float in (0, 1]
+
+    Examples
+    --------
+    >>> from unskew.metrics import effective_sample_size
+    >>> effective_sample_size([1, 1, 0, 0])
+    0.5
+    """
+    m = _check_weights(weights, None, "", "weights")
+    a = _check_weights(base, len(m), "weights", "base")
+    # Scaled first: neither squares of huge nor of tiny weights leave the range of floats.
+    a, m = a / a.max(), m / m.max()
+    if not (a @ m) > 0:
+        raise ValueError("weights * base has sum 0 but should have a positive entry")
+    return float((a @ m) ** 2 / (a.sum() * (a @ m**2)))
+
+
+def kish_size(weights):
+    """Number of equally weighted rows that would be worth as much: sum(w)^2 / sum(w^2).
+
+    Parameters
+    ----------
+    weights : array of shape (n,)
+        Weights >= 0 at any scale, for instance design weights times multipliers.
+
+    Returns
+    -------
+    float in [1, n]
+
+    Examples
+    --------
+    >>> from unskew.metrics import kish_size
+    >>> kish_size([1, 1, 1, 1]), kish_size([1, 1, 0, 0])
+    (4.0, 2.0)
+    """
+    w = _check_weights(weights, None, "", "weights")
+    w = w / w.max()
+    return float(w.sum() ** 2 / (w @ w))
+
+
+def design_effect(weights):
+    """Factor by which unequal weights inflate the variance of a mean: n sum(w^2) / sum(w)^2.
+
+    n counts the rows with positive weight, because a row of weight 0 is absent.
+
+    Parameters
+    ----------
+    weights : array of shape (n,)
+        Weights >= 0 at any scale.
+
+    Returns
+    -------
+    float, at least 1
+
+    Examples
+    --------
+    >>> from unskew.metrics import design_effect
+    >>> design_effect([3, 1]), design_effect([3, 1, 0])
+    (1.25, 1.25)
+    """
+    w = _check_weights(weights, None, "", "weights")
+    return float((w > 0).sum() / kish_size(w))
+
+
+def amount_of_correlation(X, sample_weight=None, *, diagonal=False):
+    """Frobenius norm of the weighted covariance matrix of the columns: 0 if none move together.
+
+        C = sum_i w_i (x_i - mean) (x_i - mean)' / sum(w)          norm = sqrt( sum_jk C_jk^2 )
+
+    The divisor is the sum of the weights (no n - 1), so that scaling them changes nothing.
+    Computed in row tiles: memory is d x d and one tile, never a centred copy of X.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, d)
+        The data.
+    sample_weight : array of shape (n,), default=None
+        Weights >= 0 at any scale; None means 1 each.
+    diagonal : bool, default=False
+        Whether the variances count; by default covariances of different columns only.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from unskew.metrics import amount_of_correlation
+    >>> round(amount_of_correlation([[0, 0], [0, 0], [1, 1], [1, 1]]), 3)
+    0.354
+    >>> amount_of_correlation([[0, 0], [0, 1], [1, 0], [1, 1]])
+    0.0
+    """
+    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    n, d = X.shape
+    w = _check_weights(sample_weight, n, "X")
+    w = w / w.sum()
+    mean = np.asarray(X.T @ w, dtype=np.float64)
+    if sparse.issparse(X):
+        # Centring would fill the zeros; the product of sparse columns stays cheap.
+        weighted = sparse.diags_array(w) @ X
+        covariance = (X.T @ weighted).toarray().astype(np.float64) - np.outer(mean, mean)
+    else:
+        covariance = np.zeros((d, d))
+        rows = max(1, TILE_BYTES // (16 * d))
+        for start in range(0, n, rows):
+            tile = X[start : start + rows] - mean
+            covariance += tile.T @ (w[start : start + rows, None] * tile)
+    if not diagonal:
+        np.fill_diagonal(covariance, 0)
+    return float(np.linalg.norm(covariance))
+
+
+# ------------------------------------------------------------------------------------- the door
+def _contingency(first, second, sample_weight, names=("labels_true", "labels_pred"), power=1):
+    """Sum of w^power for each pair of labels that occurs, as COO; rows of weight 0 left out."""
+    first, second = _vector(first, names[0]), _vector(second, names[1])
+    _check_lengths(second, names[1], first, names[0])
+    w = _check_weights(sample_weight, len(first), names[0])
+    if not w.all():
+        first, second, w = first[w > 0], second[w > 0], w[w > 0]
+    first, second = _codes(first), _codes(second)
+    # Sorted by (first, second), so tables of different powers have their cells in one order.
+    cell, position = np.unique(first * (second.max() + 1) + second, return_inverse=True)
+    row, col = np.divmod(cell, second.max() + 1)
+    sums = np.bincount(position, w**power)
+    return sparse.coo_array((sums, (row, col)), shape=(first.max() + 1, second.max() + 1))
+
+
+def _codes(values):
+    """Labels of any type as 0, 1, 2, ...; everything missing is one label."""
+    if values.dtype.kind != "O":
+        return np.unique(values, return_inverse=True)[1]
+    seen = {}
+    return np.array([seen.setdefault(_present(v), len(seen)) for v in values], dtype=np.intp)
+
+
+def _present(value):
+    try:
+        return value if value == value else None
+    except TypeError:  # pandas.NA has no truth value
+        return None
+
+
+def _vector(values, name):
+    values = np.asarray(values)
+    if values.ndim != 1:
+        raise ValueError(f"{name} has {values.ndim} dimensions but should have 1")
+    if len(values) == 0:
+        raise ValueError(f"{name} has 0 entries but should have at least 1")
+    return values
+
+
+def _check_lengths(values, name, others, other_name):
+    if len(values) != len(others):
+        raise ValueError(f"{name} has {len(values)} entries but {other_name} has {len(others)}")
+
+
+def _check_weights(weights, n, against, name="sample_weight"):
+    """Weights as float64, >= 0, finite, not all 0; `n` None means that any length will do."""
+    if weights is None and n is not None:
+        return np.ones(n)
+    weights = _vector(weights, name).astype(np.float64)
+    if n is not None and len(weights) != n:
+        unit = " rows" if against == "X" else ""
+        raise ValueError(f"{name} has {len(weights)} entries but {against} has {n}{unit}")
+    if not np.isfinite(weights).all():
+        at = int(np.flatnonzero(~np.isfinite(weights))[0])
+        raise ValueError(f"{name}[{at}]={weights[at]} should be finite")
+    if weights.min() < 0:
+        at = int(weights.argmin())
+        raise ValueError(f"{name}[{at}]={weights[at]} should be >= 0")
+    if weights.max() == 0:
+        raise ValueError(f"{name} has sum 0 but should have a positive entry")
+    return weights
+
+
+def _check_kind(weight_kind):
+    if weight_kind not in WEIGHT_KINDS:
+        raise ValueError(f"weight_kind={weight_kind!r} should be one of {list(WEIGHT_KINDS)}")
