@@ -70,6 +70,20 @@ def assign(F: Any, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return labels, e
 
 
+def distances(F: Any, C: np.ndarray) -> np.ndarray:
+    """Euclidean distance of each row to each centre.
+
+    Where the product form has lost its digits (a row almost on a centre) differences are taken.
+    """
+    C = C.astype(F.dtype, copy=False)
+    squares, size = squared_distances(F, C)
+    rows, centres = np.nonzero(squares < 1e-4 * size[:, None])
+    for part in np.array_split(np.arange(rows.size), max(1, rows.size // 256)):
+        x = F[rows[part]].toarray() if sp.issparse(F) else F[rows[part]]
+        squares[rows[part], centres[part]] = ((x - C[centres[part]]) ** 2).sum(1)
+    return np.sqrt(squares)
+
+
 def cluster_sums(F: Any, w: np.ndarray, labels: np.ndarray, K: int) -> tuple:
     """Sums that add: sum of w x per cluster (K x d) and sum of w per cluster."""
     members = sp.csr_array(

@@ -128,7 +128,7 @@ def step_weights(
 ) -> WeightStep:
     """Lower J over w at fixed e, on {w >= 0, sum(w) = total, effective share >= floor}.
 
-    L-BFGS on y with w = total y^2 / ||y||^2: the bounds are gone, the sum holds by itself. y = sqrt(w)
+    L-BFGS on y with w = total y^2 / ||y||^2: the bounds are gone, the sum holds by itself. y
     carries a factor sqrt(a), so inner products, and with them every step, are those of repeated
     rows. A trial below the floor is pulled back along w -> (1 - r) w_even + r w, the nearest point
     of the floor's ball, and direction and memory are kept tangent to the floor while it holds.
@@ -317,7 +317,9 @@ def descend_weights(
         return watch(len(history.rows) - 1, terms)
 
     step = step_weights(problem, w, e, n_steps=max_iter, tol=0.1 * tol, each=each)
-    status = "converged" if step.settled else ("max_iter" if step.n_steps == max_iter else "stopped")
+    status = (
+        "converged" if step.settled else ("max_iter" if step.n_steps == max_iter else "stopped")
+    )
     return Solution(step.w, None, step.objective, history.arrays(), step.n_steps, status)
 
 

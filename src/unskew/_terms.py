@@ -7,7 +7,7 @@ Glossary (letters of the paper where it has one)
     S        d x t   X' diag(w) T               x        d       X' w
     s, c     t       T' w and W - s: total weight of the treated and of the control group
     D        d x t   mean of feature k among the treated of j minus its mean among the controls
-    C        K x d   centres                    e        n       squared distance of a row to its centre
+    C        K x d   centres                    e        n       squared distance to the own centre
 
 A term knows no estimator and no file. It is given ``rows``, which hands out tiles of X through
 ``rows.map(kernel, ...)`` in a fixed order; partial sums are added in that order, in float64, so the
@@ -16,6 +16,7 @@ result does not depend on the number of threads.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -37,7 +38,8 @@ class Term(Protocol):
     def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]: ...
 
 
-class Treatments(NamedTuple):
+@dataclass(frozen=True)
+class Treatments:
     """Treatment j is ``above[j] < X[:, column[j]] <= upto[j]``; a two-valued column needs one.
 
     ``identity`` says that the columns are 0/1 in the order of X, so that T is the tile itself.
@@ -126,7 +128,8 @@ class DenseIndicators(NamedTuple):
         return F[:, k] * self.T[:, j]
 
 
-class Pairs(NamedTuple):
+@dataclass(frozen=True)
+class Pairs:
     """A rectangle of D: features x treatments, less the masked pairs.
 
     features    columns of X that are the k of D[k, j]
@@ -144,7 +147,7 @@ class Pairs(NamedTuple):
     gap: np.ndarray | None = None
 
     @property
-    def count(self) -> int:
+    def n_pairs(self) -> int:
         return self.features.size * len(self.treatments) - self.masked[0].size
 
 
@@ -255,8 +258,7 @@ class SymmetricPrimalBalance(PrimalBalance):
     """
 
     def __init__(self, rows: Any, pairs: Pairs) -> None:
-        assert pairs.gap is not None
-        super().__init__(rows, pairs._replace(scale=pairs.scale * pairs.gap))
+        super().__init__(rows, replace(pairs, scale=pairs.scale * pairs.gap))
 
     def _sums(self, tile: np.ndarray, w: np.ndarray) -> tuple:
         T = self.pairs.treatments.of(tile)
@@ -487,7 +489,7 @@ class Balance:
 
     @property
     def n_pairs(self) -> int:
-        return sum(pairs.count for pairs in self.rectangles)
+        return sum(pairs.n_pairs for pairs in self.rectangles)
 
     def value(self, w: np.ndarray) -> float:
         return sum(term.value(w) for term in self.terms)
@@ -505,9 +507,7 @@ class Balance:
         if "probes" not in self.form:
             return self.value(w)
         fresh = [
-            ProbeBalance(self.rows, pairs, self.seed + 10**6 + i)
-            if term.form == "probes"
-            else term
+            ProbeBalance(self.rows, pairs, self.seed + 10**6 + i) if term.form == "probes" else term
             for i, (pairs, term) in enumerate(zip(self.rectangles, self.terms))
         ]
         return sum(term.value(w) for term in fresh)
@@ -526,8 +526,8 @@ def make_balance(rows: Any, pairs: Pairs, form: str, seed: int) -> Term:
         return DualBalance(rows, pairs)
     if form == "probes":
         return ProbeBalance(rows, pairs, seed)
-    return SymmetricPrimalBalance(rows, pairs) if pairs.gap is not None else PrimalBalance(
-        rows, pairs
+    return (
+        SymmetricPrimalBalance(rows, pairs) if pairs.gap is not None else PrimalBalance(rows, pairs)
     )
 
 

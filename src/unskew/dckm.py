@@ -86,9 +86,7 @@ def start_clusters(
     else:
         labels = init
     C = _kmeans.start_from_labels(rows, distance, a, labels, K)
-    e = rows.gather(
-        lambda tile, own: _own_distance(distance.of(tile), C, own), labels, dense=False
-    )
+    e = rows.gather(lambda tile, own: _own_distance(distance.of(tile), C, own), labels, dense=False)
     return Clusters(labels, e, C)
 
 
@@ -104,8 +102,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     Learns centres, labels and one weight per row together. With a = sample_weight, N = sum(a), w =
     a m, it minimises over m >= 0 with sum(a m) = N (``scale="relative"``)
 
-        J =   inertia(w) / (N V0)                                inertia = sum_i w_i ||x_i - C[label_i]||^2
-            + balance_strength * balance(w) / B0                 balance = sum of D**2
+        J =   inertia(w) / (N V0)                      inertia = sum_i w_i ||x_i - C[label_i]||^2
+            + balance_strength * balance(w) / B0       balance = sum of D**2
             + spread_strength * (sum(a m**2) / N - 1)
 
     V0 is the total variance and B0 the balance, both at m = 1, so that balance_strength = 1 means
@@ -130,9 +128,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     mass_strength : float or None
         lambda3, with ``scale="paper", solver="paper"`` only, where None means 1.
     scale : {"relative", "paper"}
-        "relative": J above. "paper": inertia + lambda1 balance + lambda2 ||w||^2 + lambda3 (sum(w) -
-        1)^2, D not divided; with "descent" sum(w) = 1 is held instead of the last term, without
-        which the paper's J falls to 0 with the weights.
+        "relative": J above. "paper": inertia + lambda1 balance + lambda2 ||w||^2 + lambda3
+        (sum(w) - 1)^2, D not divided; with "descent" sum(w) = 1 is held instead of the last term,
+        because the paper's J falls to 0 with the weights.
     solver : {"descent", "paper"}
     suspects : str, int, list of names or indices, boolean mask, or None
         Columns through which the bias came in (site, scanner, channel). None: all pairs.
@@ -143,7 +141,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         "k-means++"; "principal": the first principal component cut at quantiles, deterministic; an
         integer array (n,) of labels; a float array (n_clusters, n_features) of centres.
     n_init : int, default=10
-        Random starts; the one with the lowest objective is kept. One for a start that is not random.
+        Random starts; the lowest objective is kept. A start that is not random is run once.
     max_iter, tol : int, float
     min_effective_size : float in (0, 1] or None
         Floor for ``effective_sample_size_``, held inside the fit: a step that would leave it is
@@ -277,9 +275,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
             present = int((a > 0).sum())
             if present < K:
                 of_weight = " of positive weight" if present < rows.n else ""
-                raise ValueError(
-                    f"n_clusters={K} should be <= n_samples={present}{of_weight}"
-                )
+                raise ValueError(f"n_clusters={K} should be <= n_samples={present}{of_weight}")
             init = check_start(self.init, rows.n, K, rows.d)
             random = isinstance(init, str) and init != "principal"
             n_init = self.n_init if random else 1
@@ -303,9 +299,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                     watch = self._watcher(sub, f"start {number + 1}, ")
                     if self.verbose < 2 and sub is None:
                         watch = _solver.watch_nothing
-                    found = solve(
-                        problem, start, max_iter=self.max_iter, tol=self.tol, watch=watch
-                    )
+                    found = solve(problem, start, max_iter=self.max_iter, tol=self.tol, watch=watch)
                     if self.verbose:
                         logger.info(
                             "start %d of %d: objective %.8g after %d iterations, %s",
@@ -373,7 +367,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         rows, distance, C = self._new_rows(X)
         out = np.empty((rows.n, self.n_clusters), dtype=rows.dtype)
         with rows.threads():
-            parts = rows.map(lambda tile: _all_distances(distance.of(tile), C), dense=False)
+            parts = rows.map(lambda tile: _kmeans.distances(distance.of(tile), C), dense=False)
             for (start, stop), part in zip(rows.bounds, parts):
                 out[start:stop] = part
         return out
@@ -394,8 +388,3 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     @property
     def _n_features_out(self) -> int:
         return self.n_clusters
-
-
-def _all_distances(F: Any, C: np.ndarray) -> np.ndarray:
-    distances, _ = _kmeans.squared_distances(F, C.astype(F.dtype))
-    return np.sqrt(np.maximum(distances, 0.0))

@@ -94,7 +94,9 @@ def check_weights(sample_weight: Any, n: int) -> np.ndarray:
         at = int(np.flatnonzero(a < 0)[0])
         raise ValueError(f"sample_weight[{at}]={a[at]} should be >= 0")
     if not a.any():
-        raise ValueError("sample_weight is 0 for every row; at least one should be positive")
+        raise ValueError(
+            "sample_weight is zero for every row; at least one weight should be positive"
+        )
     return a
 
 
@@ -205,7 +207,7 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
         rows, a = encoded.rows, encoded.a
         N = float(a.sum())
         inverse_a = np.divide(1.0, a, out=np.zeros_like(a), where=a > 0)
-        pieces = [p for p in encoded.rectangles if p.count > 0]
+        pieces = [p for p in encoded.rectangles if p.n_pairs > 0]
         balance = _terms.Balance(rows, pieces, seed=seed) if pieces else None
         B0 = balance.value(a) if balance is not None else 0.0
         left_out = []
@@ -320,10 +322,10 @@ class DecorrelationWeights(_Decorrelator):
     one among the rest, divided by the starting standard deviation of k. The weights minimise, over
     m >= 0 with sum(a m) = N,
 
-        balance_strength * sum(D**2) / (its value at m = 1) + spread_strength * (sum(a m**2) / N - 1)
+        balance_strength * sum(D**2) / B0 + spread_strength * (sum(a m**2) / N - 1)
 
-    with a = sample_weight and N = sum(a). With ``suspects``, only pairs of one suspect column and
-    one other column enter, in both directions.
+    with B0 the value at m = 1, a = sample_weight and N = sum(a). With ``suspects``, only pairs of
+    one suspect column and one other column enter, in both directions.
 
     Parameters
     ----------

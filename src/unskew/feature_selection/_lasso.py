@@ -166,7 +166,7 @@ def nonnegative_lasso(A, b, weight, tol=1e-10, max_iter=60):
         u, s, t = u + step * du, s + step * ds, t + step * dt
     # Of s and t one tends to zero; cutting the smaller one, s in units of its bound size / (2 weight)
     # and t in units of weight, changes the value by no more than the gap.
-    return np.where(s * weight * 2 * weight > 1e-4 * t * size, s, 0.0), u
+    return np.where(s * weight * 2 * weight > 1e-3 * t * size, s, 0.0), u
 
 
 def _direction(A, M, rest, s, t, ratio, target):

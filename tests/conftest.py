@@ -1,0 +1,29 @@
+"""Where tests find data that do not live in the repository."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+def reference_folder(kind: str) -> Path | None:
+    """Recorded runs of the authors' code outside the repository, or None."""
+    folder = os.environ.get("UNSKEW_REFERENCE")
+    return Path(folder) / kind if folder and (Path(folder) / kind).is_dir() else None
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def outside_reference():
+    def find(kind: str) -> Path:
+        folder = reference_folder(kind)
+        if folder is None:
+            pytest.skip("UNSKEW_REFERENCE is not set: recorded runs on the paper's data are absent")
+        return folder
+
+    return find

@@ -1,0 +1,166 @@
+"""Weighted k-means kernels: against scikit-learn, by hand, and under the laws of weights."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.cluster import KMeans
+from sklearn.datasets import make_blobs
+
+from unskew import _kmeans
+from unskew._blocks import Rows
+from unskew._kmeans import Clusters, Distance
+
+
+def everything(X):
+    return Distance(np.arange(X.shape[1]))
+
+
+def run_lloyd(X, w, C, storage=np.asarray):
+    rows, distance = Rows(storage(X), n_threads=1), everything(X)
+    return _kmeans.lloyd(rows, distance, w, _kmeans.label(rows, distance, C))
+
+
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_fixed_weights_equal_scikit_learn_from_the_same_start(storage, weighted, rng):
+    X, _ = make_blobs(400, n_features=5, centers=6, cluster_std=3, random_state=0)
+    w = rng.random(400) if weighted else np.ones(400)
+    C = X[:6]
+    ours, settled = run_lloyd(X, w, C, storage)
+    theirs = KMeans(6, init=C, n_init=1, tol=0, max_iter=300).fit(X, sample_weight=w)
+    assert settled
+    np.testing.assert_array_equal(ours.labels, theirs.labels_)
+    np.testing.assert_allclose(ours.C, theirs.cluster_centers_, atol=1e-10)
+    assert w @ ours.e == pytest.approx(theirs.inertia_, rel=1e-10)
+
+
+def test_update_is_the_weighted_mean_by_hand():
+    X = np.array([[0.0], [2.0], [10.0]])
+    C, empty = _kmeans.update(
+        Rows(X), everything(X), np.array([1.0, 3, 5]), np.array([0, 0, 1]), np.zeros((3, 1))
+    )
+    np.testing.assert_allclose(C[:2, 0], [1.5, 10.0])
+    assert list(empty) == [False, False, True]
+    assert C[2, 0] == 0  # keeps its last centre
+
+
+def test_ties_go_to_the_lowest_index_however_rows_are_cut(rng, monkeypatch):
+    X = rng.integers(-2, 3, (500, 6)).astype(float)
+    C = np.repeat(rng.integers(-2, 3, (3, 6)).astype(float), 2, axis=0)  # every centre twice
+    whole = _kmeans.label(Rows(X), everything(X), C).labels
+    assert set(whole) <= {0, 2, 4}
+    monkeypatch.setattr("unskew._blocks.tile_rows", lambda shape, sparse: 7)
+    np.testing.assert_array_equal(_kmeans.label(Rows(X), everything(X), C).labels, whole)
+
+
+def test_rows_far_from_zero_are_told_apart():
+    X = np.array([[1e8], [1e8 + 1], [1e8 + 10], [1e8 + 11]])
+    C = np.array([[1e8 + 0.5], [1e8 + 10.5]])
+    assert list(_kmeans.label(Rows(X), everything(X), C).labels) == [0, 0, 1, 1]
+
+
+def test_an_emptied_cluster_is_refilled_with_the_farthest_row():
+    X = np.array([[0.0], [0.1], [5.0], [5.1], [100.0]])
+    C = np.array([[0.0], [5.0], [-1000.0]])
+    found, _ = run_lloyd(X, np.ones(5), C)
+    assert sorted(found.C[:, 0]) == pytest.approx([0.05, 5.05, 100.0])
+
+
+def test_refill_takes_no_row_without_weight_and_no_row_twice():
+    X = np.array([[0.0], [50.0], [50.0], [100.0], [7.0]])
+    w = np.array([1.0, 1, 1, 0, 1])  # the farthest row is absent
+    rows = Rows(X)
+    start = _kmeans.label(rows, everything(X), np.array([[0.0], [-900.0], [-901.0]]))
+    C = _kmeans.refill(rows, everything(X), w, start, np.array([False, True, True]))
+    assert sorted(C[:, 0]) == [0.0, 7.0, 50.0]
+
+
+def test_fewer_distinct_rows_than_clusters_stay_finite():
+    X = np.repeat([[0.0, 1], [1, 0]], 4, axis=0)
+    found, settled = run_lloyd(X, np.ones(8), np.array([[0.0, 1], [5, 5], [6, 6], [1, 0]]))
+    assert settled
+    assert np.isfinite(found.C).all()
+    assert found.e.max() == 0
+
+
+@pytest.mark.parametrize("start", ["random", "plusplus"])
+def test_random_starts_are_rows_that_have_weight(start, rng):
+    X = rng.normal(size=(50, 3))
+    a = np.where(np.arange(50) < 10, 1.0, 0.0)
+    draw = {"random": _kmeans.start_random, "plusplus": _kmeans.start_plusplus}[start]
+    C = draw(Rows(X), everything(X), a, 5, np.random.RandomState(0))
+    chosen = [np.flatnonzero((X == c).all(1))[0] for c in C]
+    assert max(chosen) < 10
+    assert len(set(chosen)) == 5
+
+
+def test_plusplus_start_is_better_than_random_rows():
+    X, _ = make_blobs(300, centers=8, cluster_std=0.3, random_state=0)
+    rows, distance, a = Rows(X), everything(X), np.ones(300)
+
+    def mean_inertia(draw):
+        return np.mean(
+            [
+                _kmeans.label(
+                    rows, distance, draw(rows, distance, a, 8, np.random.RandomState(s))
+                ).e.sum()
+                for s in range(20)
+            ]
+        )
+
+    assert mean_inertia(_kmeans.start_plusplus) < 0.5 * mean_inertia(_kmeans.start_random)
+
+
+def test_plusplus_start_survives_duplicates():
+    X = np.repeat([[0.0], [1.0]], 5, axis=0)
+    C = _kmeans.start_plusplus(Rows(X), everything(X), np.ones(10), 4, np.random.RandomState(0))
+    assert set(C[:, 0]) <= {0.0, 1.0}
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_principal_start_ignores_row_order_and_duplication(wide, rng):
+    X = rng.normal(size=(60, 2100 if wide else 5)) @ np.diag(
+        np.r_[4.0, np.ones(2099 if wide else 4)]
+    )
+    a = rng.integers(0, 4, 60).astype(float)
+
+    def start(X, a):
+        return _kmeans.start_principal(Rows(X), everything(X), a, 4)
+
+    labels = start(X, a)
+    order = rng.permutation(60)
+    np.testing.assert_array_equal(start(X[order], a[order]), labels[order])
+    twice = np.repeat(np.arange(60), a.astype(int))
+    np.testing.assert_array_equal(start(X[twice], np.ones(twice.size)), labels[twice])
+    share = np.bincount(labels, weights=a) / a.sum()
+    assert share.max() - share.min() < 2 * 3 / a.sum() + 1e-12  # a row's weight is at most 3
+
+
+def test_weighted_cuts_by_hand():
+    cuts = _kmeans.weighted_cuts(np.array([1.0, 2, 3, 4]), np.array([1.0, 1, 1, 1]), 2)
+    assert list(cuts) == [2.5]
+    cuts = _kmeans.weighted_cuts(np.array([1.0, 2, 3, 4]), np.array([3.0, 1, 1, 1]), 2)
+    assert list(cuts) == [1.5]
+    # A value that holds most of the weight is cut off once, not four times.
+    cuts = _kmeans.weighted_cuts(np.array([0.0, 0, 0, 0, 0, 0, 0, 0, 1, 2]), np.ones(10), 5)
+    assert list(cuts) == [0.5]
+
+
+def test_distances_are_exact_on_the_centres(rng):
+    X = rng.normal(size=(20, 4)) + 100
+    D = _kmeans.distances(X, X)
+    assert np.diag(D).max() == 0
+    np.testing.assert_allclose(D, np.linalg.norm(X[:, None] - X[None], axis=2), atol=1e-9)
+
+
+def test_lloyd_never_raises_the_inertia(rng):
+    X = rng.normal(size=(200, 3)).astype(np.float32)
+    rows, distance, w = Rows(X), everything(X), rng.random(200)
+    clusters = _kmeans.label(rows, distance, X[:5].astype(float))
+    last = w @ clusters.e
+    for _ in range(30):
+        clusters, settled = _kmeans.lloyd(rows, distance, w, clusters, max_sweeps=1)
+        assert w @ clusters.e <= last
+        last = w @ clusters.e
+    assert settled
+    assert isinstance(clusters, Clusters)

@@ -1,0 +1,252 @@
+"""The terms: a case by hand, the slow loop, central differences, invariances, the three forms."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from unskew import _terms
+from unskew._blocks import Rows
+from unskew._encode import encode
+from unskew._terms import Balance, ProbeBalance, probe_count
+
+
+def make_data(kind, rng, n=40, d=7):
+    if kind == "binary":
+        return (rng.random((n, d)) < 0.4).astype(float)
+    if kind == "signs":
+        return np.where(rng.random((n, d)) < 0.4, 1.0, -1.0)
+    if kind == "real":
+        return rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + 1.0
+    X = np.c_[(rng.random((n, d - 3)) < 0.4), rng.normal(size=(n, 3)) * [1, 5, 0.2] + [0, 50, 0]]
+    return X.astype(float)
+
+
+KINDS = ["binary", "signs", "real", "mixed"]
+FORMS = ["primal", "dual", "probes"]
+
+
+def make_loss(
+    X, a=None, form="primal", suspects=None, standardise=True, n_bins=4, seed=0, n_threads=1
+):
+    a = np.ones(X.shape[0]) if a is None else a
+    encoded = encode(
+        Rows(X, n_threads=n_threads),
+        a,
+        suspects=None if suspects is None else np.asarray(suspects),
+        cluster_on="all",
+        n_bins=n_bins,
+        standardise=standardise,
+    )
+    return Balance(encoded.rows, encoded.rectangles, form=form, seed=seed), encoded
+
+
+def slow_balance(X, w, encoded, suspects=None):
+    """The definition, pair by pair: treated mean minus control mean, squared, summed."""
+    total = 0.0
+    everything = encode(
+        Rows(X), encoded.a, suspects=None, cluster_on="all", n_bins=4, standardise=True
+    )
+    treatments = everything.rectangles[0].treatments
+    shift = np.zeros(X.shape[1]) if everything.rows.shift is None else everything.rows.shift
+    scale = everything.rectangles[0].scale
+    for j in range(len(treatments)):
+        source = treatments.column[j]
+        values = X[:, source] - shift[source]
+        treated = (values > treatments.above[j]) & (values <= treatments.upto[j])
+        if w[treated].sum() == 0 or w[~treated].sum() == 0:
+            continue
+        for k in range(X.shape[1]):
+            if k == source:
+                continue
+            if suspects is not None and (k in suspects) == (source in suspects):
+                continue
+            difference = np.average(X[treated, k], weights=w[treated]) - np.average(
+                X[~treated, k], weights=w[~treated]
+            )
+            total += (scale[k] * difference) ** 2
+    return total
+
+
+def test_balance_of_a_case_computed_by_hand():
+    # Column 0 is on in rows 0, 1; column 1 in rows 0, 2. Weights 2, 1, 1, 0.
+    X = np.array([[1.0, 1], [1, 0], [0, 1], [0, 0]])
+    w = np.array([2.0, 1, 1, 0])
+    # D[1 | 0] = 2/3 - 1 = -1/3 and D[0 | 1] = 2/3 - 1 = -1/3, not divided.
+    loss, _ = make_loss(X, standardise=False)
+    assert loss.value(w) == pytest.approx(2 / 9, abs=1e-15)
+    # At equal weights the two columns do not predict each other.
+    assert loss.value(np.ones(4)) == pytest.approx(0, abs=1e-15)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("suspects", [None, [0], [1, 5]])
+@pytest.mark.parametrize("form", ["primal", "dual"])
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+def test_fast_forms_equal_the_slow_loop(kind, suspects, form, storage, rng):
+    X = make_data(kind, rng)
+    w = rng.random(40) * (rng.random(40) < 0.8)
+    loss, encoded = make_loss(
+        sp.csr_array(X) if storage == "sparse" else X, form=form, suspects=suspects
+    )
+    expected = slow_balance(X, w, encoded, suspects)
+    assert loss.value(w) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("suspects", [None, [0, 6]])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+def test_gradient_equals_central_differences(kind, suspects, form, storage, rng):
+    X = make_data(kind, rng, n=25, d=7)
+    if storage == "sparse":
+        X = sp.csr_array(X)
+    loss, _ = make_loss(X, form=form, suspects=suspects)
+    w = rng.random(25) + 0.2
+    value, gradient = loss.value_and_gradient(w)
+    assert value == pytest.approx(loss.value(w), rel=1e-12)
+    h = 1e-6
+    numeric = np.array(
+        [(loss.value(w + h * row) - loss.value(w - h * row)) / (2 * h) for row in np.eye(25)]
+    )
+    np.testing.assert_allclose(gradient, numeric, atol=1e-7 * max(1, np.abs(numeric).max()))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_scaling_the_weights_changes_nothing(form, kind, rng):
+    loss, _ = make_loss(make_data(kind, rng), form=form)
+    w = rng.random(40)
+    value, gradient = loss.value_and_gradient(w)
+    assert loss.value(1e3 * w) == pytest.approx(value, rel=1e-10)
+    assert w @ gradient == pytest.approx(0, abs=1e-10 * np.abs(gradient).sum())
+
+
+@pytest.mark.parametrize("kind", ["signs", "mixed"])
+def test_standardised_balance_does_not_see_units(kind, rng):
+    X = make_data(kind, rng)
+    w = rng.random(40)
+    one, _ = make_loss(X)
+    other, _ = make_loss(X * np.array([2, 3, 0.1, 7, 1, 10, 4.0]) + 3)
+    assert other.value(w) == pytest.approx(one.value(w), rel=1e-9)
+
+
+def test_coding_by_signs_is_four_times_zero_one(rng):
+    X = make_data("binary", rng)
+    w = rng.random(40)
+    zero_one, _ = make_loss(X, standardise=False)
+    signs, _ = make_loss(2 * X - 1, standardise=False)
+    assert signs.value(w) == pytest.approx(4 * zero_one.value(w), rel=1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_sided_treatments_contribute_nothing(form, rng):
+    X = make_data("binary", rng)
+    X[:, 2] = 1.0  # constant
+    loss, _ = make_loss(X, form=form)
+    w = np.where(X[:, 0] == 1, rng.random(40), 0.0)  # column 0 becomes one-sided under w
+    value, gradient = loss.value_and_gradient(w)
+    assert np.isfinite(value)
+    assert np.isfinite(gradient).all()
+    without, _ = make_loss(np.delete(X, [0, 2], axis=1), form=form)
+    if form != "probes":  # different columns draw different probes
+        # Column 0 is constant under w, so it is no effect of another column either.
+        assert value == pytest.approx(without.value(w), rel=1e-10)
+
+
+def test_probes_are_unbiased_within_their_stated_error(rng):
+    X = make_data("mixed", rng, n=60, d=12)
+    exact, encoded = make_loss(X)
+    w = rng.random(60)
+    truth = exact.value(w)
+    estimates = np.array(
+        [
+            ProbeBalance(encoded.rows, encoded.rectangles[0], seed, n_probes=50).value(w)
+            for seed in range(200)
+        ]
+    )
+    bound = np.sqrt(2 / 50) * truth
+    assert estimates.std() < bound
+    # The mean of 200 estimates, four of its own standard errors.
+    assert abs(estimates.mean() - truth) < 4 * estimates.std() / np.sqrt(200)
+    assert probe_count(0.1) == 200
+
+
+def test_probes_are_unbiased_on_sparse_rows_with_bins(rng):
+    X = make_data("mixed", rng, n=60, d=9) * (rng.random((60, 9)) < 0.4)
+    exact, _ = make_loss(X)
+    _, encoded = make_loss(sp.csr_array(X))
+    w = rng.random(60)
+    estimates = [
+        ProbeBalance(encoded.rows, encoded.rectangles[0], seed, n_probes=50).value(w)
+        for seed in range(200)
+    ]
+    truth = exact.value(w)
+    assert abs(np.mean(estimates) - truth) < 4 * np.std(estimates) / np.sqrt(200)
+
+
+def test_form_is_chosen_by_cost_and_memory(rng, monkeypatch):
+    assert make_loss(make_data("binary", rng, n=40, d=7), form="auto")[0].form == "primal"
+    assert make_loss(make_data("binary", rng, n=10, d=30), form="auto")[0].form == "dual"
+    monkeypatch.setattr(_terms, "LARGEST_MATRIX", 50)
+    assert make_loss(make_data("binary", rng, n=1000, d=9), form="auto")[0].form == "probes"
+
+
+def test_reported_value_of_probes_uses_fresh_ones(rng, monkeypatch):
+    monkeypatch.setattr(_terms, "LARGEST_MATRIX", 50)
+    loss, _ = make_loss(make_data("binary", rng, n=1000, d=9), form="auto")
+    w = rng.random(1000)
+    assert loss.report(w) != loss.value(w)
+    assert loss.report(w) == pytest.approx(loss.value(w), rel=0.5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int8, bool])
+def test_storage_types_agree_with_float64(dtype, rng):
+    X = make_data("binary", rng, n=3000)
+    w = rng.random(3000)
+    value, gradient = make_loss(X)[0].value_and_gradient(w)
+    for storage in (X.astype(dtype), sp.csr_array(X.astype(dtype))):
+        other, g = make_loss(storage)[0].value_and_gradient(w)
+        # float32 sums leave each entry of D within about 10 roundings (of entries of size 1).
+        per_entry = 10 * np.finfo(np.float32).eps
+        assert other == pytest.approx(value, abs=2 * per_entry * np.sqrt(42 * value))
+        np.testing.assert_allclose(g, gradient, atol=1e-4 * np.abs(gradient).max())
+
+
+def test_columns_far_from_zero_keep_their_digits(rng):
+    X = make_data("real", rng, n=300)
+    w = rng.random(300)
+    near = make_loss(X)[0].value(w)
+    far = make_loss((X + 1000.0).astype(np.float32))[0].value(w)
+    assert far == pytest.approx(near, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_split_into_tiles_is_one_tile(kind, rng, monkeypatch):
+    X = make_data(kind, rng, n=1000)
+    w = rng.random(1000)
+    whole = make_loss(X)[0].value_and_gradient(w)
+    monkeypatch.setattr("unskew._blocks.tile_rows", lambda shape, sparse: 37)
+    for storage in (X, sp.csr_array(X)):
+        value, gradient = make_loss(storage)[0].value_and_gradient(w)
+        assert value == pytest.approx(whole[0], rel=1e-12)
+        np.testing.assert_allclose(gradient, whole[1], atol=1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_weight_two_equals_row_twice(form, rng):
+    X = make_data("mixed", rng)
+    a = rng.integers(0, 4, 40).astype(float)
+    m = rng.random(40)
+    twice = np.repeat(np.arange(40), a.astype(int))
+    one, _ = make_loss(X, a, form=form)
+    other, _ = make_loss(X[twice], form=form)
+    assert other.value(m[twice]) == pytest.approx(one.value(a * m), rel=1e-10)
+
+
+def test_other_terms_by_hand():
+    w, e, a = np.array([1.0, 2, 0]), np.array([3.0, 1, 9]), np.array([1.0, 2, 0])
+    inverse_a = np.array([1, 0.5, 0])
+    assert _terms.inertia(w, e) == 5
+    assert _terms.spread(w, inverse_a) == 1 + 4 / 2  # sum a m^2 with m = 1, 1
+    assert _terms.mass(w) == 4
+    assert _terms.effective_share(w, inverse_a, a.sum()) == 1.0
