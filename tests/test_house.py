@@ -1,0 +1,115 @@
+"""The house: who may import whom, and what `import unskew` may load."""
+
+import ast
+import sys
+from pathlib import Path
+
+import unskew
+
+ROOMS = [
+    "_terms",
+    "_kmeans",
+    "_blocks",
+    "_solver",
+    "_encode",
+    "_files",
+    "metrics",
+    "weights",
+    "dckm",
+    "feature_selection",
+    "baselines",
+    "consensus",
+    "model_file",
+    "datasets",
+    "simulate",
+    "diagnostics",
+    "plots",
+    "report",
+    "bench",
+    "dask",
+    "cli",
+]
+SOURCE = Path(unskew.__file__).parent
+# Loaded only inside the functions that need them, or in rooms that `import unskew` does not enter.
+LATE = {
+    "matplotlib",
+    "dask",
+    "distributed",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "pooch",
+    "typer",
+    "rich",
+}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(tree: ast.AST, package: list[str]):
+    """(module, at top level) of every import, relative ones made absolute."""
+    top = set(map(id, ast.iter_child_nodes(tree)))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, id(node) in top
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            module = ".".join(filter(None, [base, node.module]))
+            if node.module is None:
+                for alias in node.names:
+                    yield f"{module}.{alias.name}", id(node) in top
+            else:
+                yield module, id(node) in top
+
+
+def sources():
+    for path in sorted(SOURCE.rglob("*.py")):
+        package = ["unskew", *path.relative_to(SOURCE).parts[:-1]]
+        yield path, list(imports(ast.parse(path.read_text()), package))
+
+
+def test_a_room_imports_only_rooms_listed_above_it():
+    wrong = []
+    for path, found in sources():
+        room = room_of(path)
+        if room == "__init__":
+            continue
+        assert room in ROOMS, f"{room} is not a room of the house"
+        for module, _ in found:
+            parts = module.split(".")
+            if parts[0] != "unskew" or len(parts) < 2 or parts[1] == room:
+                continue
+            if parts[1] in ROOMS and ROOMS.index(parts[1]) > ROOMS.index(room):
+                wrong.append(f"{path.name} imports {module}")
+    assert not wrong
+
+
+def test_import_unskew_loads_no_pictures_no_engine_no_dataframes():
+    # Parsed, not looked up in sys.modules: scikit-learn itself loads pandas where it is installed.
+    loaded = {m for m in sys.modules if m.startswith("unskew.")}
+    reached, queue = set(), ["unskew"]
+    by_module = {}
+    for path, found in sources():
+        parts = [p.removesuffix(".py") for p in path.relative_to(SOURCE).parts]
+        name = ".".join(["unskew", *[p for p in parts if p != "__init__"]])
+        by_module[name] = [module for module, top in found if top]
+    while queue:
+        module = queue.pop()
+        if module in reached:
+            continue
+        reached.add(module)
+        for imported in by_module.get(module, []):
+            assert imported.split(".")[0] not in LATE, f"{module} imports {imported}"
+            queue.extend(
+                name for name in (imported, imported.rsplit(".", 1)[0]) if name in by_module
+            )
+    assert "unskew.dckm" in reached
+    assert loaded
+
+
+def test_public_names_exist():
+    for name in unskew.__all__:
+        assert hasattr(unskew, name)

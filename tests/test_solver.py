@@ -1,0 +1,201 @@
+"""The solver: the gradient of the sum, monotone descent, the floor, the end of a fit."""
+
+import numpy as np
+import pytest
+
+from unskew import DCKM, DecorrelationWeights, _solver
+from unskew._blocks import Rows
+from unskew._encode import encode
+from unskew._terms import Balance
+from unskew.simulate import make_site_footprint
+
+
+def make_problem(X, a, *, form="primal", suspects=None, mass_rate=0.0, floor=None):
+    encoded = encode(
+        Rows(X, n_threads=1), a, suspects=suspects, cluster_on="all", n_bins=3, standardise=True
+    )
+    return _solver.Problem(
+        rows=encoded.rows,
+        balance=Balance(encoded.rows, encoded.rectangles, form=form),
+        distance=encoded.distance,
+        a=a,
+        inverse_a=np.divide(1.0, a, out=np.zeros_like(a), where=a > 0),
+        N=a.sum(),
+        total=a.sum(),
+        inertia_rate=0.3,
+        balance_rate=0.5,
+        spread_rate=0.2,
+        mass_rate=mass_rate,
+        floor=floor,
+    )
+
+
+@pytest.mark.parametrize("form", ["primal", "dual", "probes"])
+@pytest.mark.parametrize("mass_rate", [0.0, 0.7])
+def test_gradient_of_the_sum_equals_central_differences(form, mass_rate, rng):
+    X = np.c_[(rng.random((20, 4)) < 0.5), rng.normal(size=(20, 2))].astype(float)
+    problem = make_problem(X, rng.random(20) + 0.5, form=form, mass_rate=mass_rate)
+    w, e, h = rng.random(20) + 0.1, rng.random(20), 1e-6
+    value, gradient = problem.value_and_gradient(w, e)
+    assert value == pytest.approx(problem.value(w, e), rel=1e-12)
+    numeric = [
+        (problem.value(w + h * u, e) - problem.value(w - h * u, e)) / (2 * h) for u in np.eye(20)
+    ]
+    np.testing.assert_allclose(gradient, numeric, atol=1e-7 * np.abs(gradient).max())
+
+
+@pytest.mark.parametrize("floor", [None, 0.5, 0.95])
+def test_objective_never_rises_inside_a_weight_step(floor, rng):
+    data = make_site_footprint(300, rate=0.8, random_state=0)
+    a = rng.integers(0, 3, 300).astype(float)
+    problem = make_problem(data.X, a, suspects=data.suspects, floor=floor)
+    e, w = rng.random(300), a.copy()
+    values = [problem.value(w, e)]
+
+    def each(w):
+        values.append(problem.value(w, e))
+        assert w.sum() == pytest.approx(a.sum(), rel=1e-12)
+        assert (w[a == 0] == 0).all()
+        share = w.sum() ** 2 / (a.sum() * (w**2 * problem.inverse_a).sum())
+        assert floor is None or share >= floor
+        return False
+
+    step = _solver.step_weights(problem, w, e, n_steps=60, tol=0.0, each=each)
+    assert len(values) > 10
+    # Evaluated again, the same numbers: strictly smaller at every step.
+    assert (np.diff(values) < 0).all()
+    assert step.objective == pytest.approx(values[-1], rel=1e-12)
+
+
+@pytest.mark.parametrize("scale", ["relative", "paper"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
+def test_objective_never_rises_across_iterations(scale, dtype):
+    data = make_site_footprint(400, rate=0.8, random_state=1)
+    model = DCKM(
+        4,
+        scale=scale,
+        balance_strength=1.0,
+        # The paper's ||w||^2 is of the order 1/n when sum(w) = 1.
+        spread_strength=0.1 if scale == "relative" else 1000.0,
+        suspects=data.suspects,
+        tol=1e-6,
+        n_init=1,
+        random_state=0,
+    ).fit(data.X.astype(dtype))
+    J = model.history_["objective"]
+    assert J.size > 2
+    assert (np.diff(J) <= 0).all()
+    assert model.status_ == "converged"
+    assert J[-1] == model.objective_
+
+
+def test_terms_of_the_history_add_up_to_the_objective():
+    data = make_site_footprint(300, random_state=0)
+    model = DCKM(4, suspects=data.suspects, n_init=1, random_state=0).fit(data.X)
+    parts = sum(model.history_[name] for name in ("inertia", "balance", "spread", "mass"))
+    np.testing.assert_allclose(parts, model.history_["objective"], rtol=1e-12)
+    assert len(parts) == model.n_iter_
+
+
+def test_objective_is_the_formula_of_the_docstring(rng):
+    data = make_site_footprint(300, rate=0.7, random_state=0)
+    a = rng.random(300) + 0.5
+    model = DCKM(
+        4,
+        suspects=data.suspects,
+        balance_strength=0.7,
+        spread_strength=0.2,
+        n_init=1,
+        random_state=0,
+    ).fit(data.X, sample_weight=a)
+    rest = np.setdiff1d(np.arange(data.X.shape[1]), data.suspects)
+    X, m, N = data.X[:, rest], model.weights_, a.sum()
+    V0 = (a @ (X - a @ X / N) ** 2).sum() / N
+    e = ((X - model.cluster_centers_[model.labels_][:, rest]) ** 2).sum(1)
+    J = (
+        (a * m) @ e / (N * V0)
+        + 0.7 * model.imbalance_ / model.imbalance_start_
+        + 0.2 * ((a * m * m).sum() / N - 1)
+    )
+    assert model.objective_ == pytest.approx(J, rel=1e-10)
+    assert model.inertia_ == pytest.approx((a * m) @ e, rel=1e-10)
+    assert (a * m).sum() == pytest.approx(N, rel=1e-12)
+    share = (a * m).sum() ** 2 / (N * (a * m * m).sum())
+    assert model.effective_sample_size_ == pytest.approx(share, rel=1e-12)
+
+
+@pytest.mark.parametrize("floor", [0.4, 0.7, 1.0])
+@pytest.mark.parametrize("estimator", [DCKM, DecorrelationWeights])
+def test_floor_of_the_effective_size_holds_and_costs(floor, estimator):
+    data = make_site_footprint(500, rate=0.8, random_state=0)
+    settings = {"suspects": data.suspects, "random_state": 0}
+    if estimator is DCKM:
+        settings |= {"n_clusters": 4, "n_init": 1}
+    free = estimator(**settings).fit(data.X)
+    held = estimator(**settings, min_effective_size=floor).fit(data.X)
+    assert free.effective_sample_size_ < 0.4
+    assert held.effective_sample_size_ >= floor
+    assert held.effective_sample_size_ == pytest.approx(floor, rel=1e-3)
+    assert held.imbalance_ > free.imbalance_
+    if floor < 1:  # the floor is used, not shied away from
+        assert held.imbalance_ < held.imbalance_start_
+
+
+def test_floor_of_one_is_plain_k_means():
+    data = make_site_footprint(300, random_state=0)
+    model = DCKM(4, min_effective_size=1.0, init="principal").fit(data.X)
+    np.testing.assert_allclose(model.weights_, 1.0, rtol=1e-5)
+
+
+def test_a_held_floor_is_a_better_point_than_clipping_back_afterwards():
+    data = make_site_footprint(500, rate=0.8, random_state=0)
+    held = DecorrelationWeights(suspects=data.suspects, min_effective_size=0.6).fit(data.X)
+    free = DecorrelationWeights(suspects=data.suspects).fit(data.X).weights_
+    r = np.sqrt((1 / 0.6 - 1) / free.var())
+    clipped = 1 + r * (free - 1)
+    problem = make_problem(data.X, np.ones(500), suspects=data.suspects)
+    assert held.imbalance_ < problem.balance.value(clipped)
+
+
+def test_paper_scale_with_descent_keeps_the_sum_of_weights_at_one():
+    data = make_site_footprint(300, random_state=0)
+    model = DCKM(4, scale="paper", balance_strength=0.01, n_init=1, random_state=0).fit(data.X)
+    assert model.weights_.sum() == pytest.approx(1.0, rel=1e-12)
+    assert model.history_["mass"].max() == 0
+
+
+def test_not_converged_is_a_warning_and_a_status():
+    from sklearn.exceptions import ConvergenceWarning
+
+    data = make_site_footprint(300, rate=0.8, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 iterations"):
+        model = DCKM(4, max_iter=1, n_init=1, random_state=0).fit(data.X)
+    assert model.status_ == "max_iter"
+    with pytest.warns(ConvergenceWarning, match="max_iter=2 iterations"):
+        weights = DecorrelationWeights(max_iter=2).fit(data.X)
+    assert weights.status_ == "max_iter"
+
+
+def test_best_start_by_objective_is_kept():
+    data = make_site_footprint(300, rate=0.8, random_state=0)
+    seeds = np.random.RandomState(3).randint(2**31 - 1, size=5)
+    from unskew.dckm import start_clusters
+
+    rows = Rows(data.X)
+    distance = encode(
+        rows, np.ones(300), suspects=data.suspects, cluster_on="rest", n_bins=5, standardise=True
+    ).distance
+    singles = [
+        DCKM(
+            4,
+            suspects=data.suspects,
+            init=start_clusters(
+                rows, distance, np.ones(300), 4, "partition", np.random.RandomState(seed)
+            ).labels,
+        )
+        .fit(data.X)
+        .objective_
+        for seed in seeds[:-1]
+    ]
+    best = DCKM(4, suspects=data.suspects, n_init=4, random_state=3).fit(data.X)
+    assert best.objective_ == min(singles)
