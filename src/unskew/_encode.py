@@ -96,15 +96,10 @@ def make_treatments(rows: Rows, a: np.ndarray, columns: Columns, n_bins: int) ->
             column.extend([k] * (cuts.size + 1))
             above.extend([-np.inf, *cuts])
             upto.extend([*cuts, np.inf])
-    identity = bool(
-        rows.shift is None
-        and columns.two_valued.all()
-        and (columns.low == 0).all()
-        and (columns.high == 1).all()
-    )
-    return Treatments(
-        np.array(column, dtype=np.intp), np.array(above, float), np.array(upto, float), identity
-    )
+    used = np.array(column, dtype=np.intp)
+    zero_one = columns.two_valued & (columns.low == 0) & (columns.high == 1)
+    as_is = rows.shift is None and bool(zero_one[used].all())
+    return Treatments(used, np.array(above, float), np.array(upto, float), as_is)
 
 
 def make_pairs(
@@ -112,11 +107,11 @@ def make_pairs(
 ) -> list[Pairs]:
     """The rectangles of D: all pairs of different columns, or those with exactly one suspect."""
     everything = np.arange(columns.low.size)
+    gap = np.where(columns.two_valued, columns.high - columns.low, np.nan)
     if suspects is None:
         own = treatments.column
-        symmetric = own.size == everything.size and bool(columns.two_valued.all())
-        gap = columns.high - columns.low if symmetric else None
-        return [Pairs(everything, treatments, (own, np.arange(own.size)), scale, gap)]
+        symmetric = bool(columns.two_valued.all())
+        return [Pairs(everything, treatments, (own, np.arange(own.size)), scale, gap, symmetric)]
     is_suspect = np.zeros(everything.size, dtype=bool)
     is_suspect[suspects] = True
     nothing = (np.zeros(0, np.intp), np.zeros(0, np.intp))
@@ -126,7 +121,7 @@ def make_pairs(
         of_others = np.flatnonzero(~features[treatments.column])
         k = np.flatnonzero(features)
         if k.size and of_others.size:
-            rectangles.append(Pairs(k, treatments.take(of_others), nothing, scale[k]))
+            rectangles.append(Pairs(k, treatments.take(of_others), nothing, scale[k], gap[k]))
     return rectangles
 
 

@@ -42,25 +42,25 @@ class Term(Protocol):
 class Treatments:
     """Treatment j is ``above[j] < X[:, column[j]] <= upto[j]``; a two-valued column needs one.
 
-    ``identity`` says that the columns are 0/1 in the order of X, so that T is the tile itself.
+    ``as_is`` says that the columns are 0/1 as they stand, so that T need not be computed.
     """
 
     column: np.ndarray
     above: np.ndarray
     upto: np.ndarray
-    identity: bool = False
+    as_is: bool = False
 
     def __len__(self) -> int:
         return self.column.size
 
     def take(self, which: np.ndarray) -> Treatments:
-        return Treatments(self.column[which], self.above[which], self.upto[which])
+        return Treatments(self.column[which], self.above[which], self.upto[which], self.as_is)
 
     def of(self, tile: np.ndarray) -> np.ndarray:
         """Indicators of a dense tile, in the dtype of the tile."""
-        if self.identity:
-            return tile
-        columns = tile[:, self.column]
+        columns = take_columns(tile, self.column)
+        if self.as_is:
+            return columns
         treated = columns > self.above
         if np.isfinite(self.upto).any():
             treated &= columns <= self.upto
@@ -136,15 +136,16 @@ class Pairs:
     treatments  the j of D[k, j]
     masked      (k, j) positions inside the rectangle whose two sides come from one source feature
     scale       row k of D is multiplied by it (1 / starting standard deviation, or 1)
-    gap         where all features are two-valued and are the treatments themselves, in order:
-                larger minus smaller value; None otherwise
+    gap         per feature: larger minus smaller value where it is two-valued, nan otherwise
+    symmetric   all features are two-valued and are the treatments themselves, in order
     """
 
     features: np.ndarray
     treatments: Treatments
     masked: tuple[np.ndarray, np.ndarray]
     scale: np.ndarray
-    gap: np.ndarray | None = None
+    gap: np.ndarray
+    symmetric: bool = False
 
     @property
     def n_pairs(self) -> int:
@@ -152,10 +153,10 @@ class Pairs:
 
 
 def take_columns(tile: Any, columns: np.ndarray) -> Any:
-    """Columns of a tile without a copy where they are all of them or a contiguous run."""
-    if columns.size == tile.shape[1]:
-        return tile
-    if columns.size and columns[-1] - columns[0] + 1 == columns.size:
+    """Columns of a tile; a view where they are a run without gaps."""
+    if columns.size and (np.diff(columns) == 1).all():
+        if columns.size == tile.shape[1]:
+            return tile
         return tile[:, columns[0] : columns[-1] + 1]
     return tile[:, columns]
 
@@ -289,8 +290,9 @@ class DualBalance:
     """The same numbers for n < d: n**2 t operations instead of n d t.
 
     With A = T/s - (1-T)/c (n x t) and M = X X' of the scaled features, D = X' diag(w) A and
-    ||D||^2 = sum_ij w_i A_ij P_ij,  P = M diag(w) A,  less the masked entries, computed exactly.
-    Treatments are taken a column chunk at a time, so no n x t matrix is held.
+    ||D||^2 = sum_ij w_i A_ij P_ij,  P = M diag(w) A,  less the masked entries, computed exactly: a
+    two-valued column given itself differs by its gap whatever the weights, others are evaluated.
+    Treatments are taken a column chunk at a time.
     """
 
     form = "dual"
@@ -299,21 +301,32 @@ class DualBalance:
         self.rows, self.pairs = rows, pairs
         self.eps = float(np.finfo(rows.dtype).eps)
         step = max(1, min(len(pairs.treatments), 2**18 // max(rows.n, 1)))
-        self.chunks = [
-            np.arange(i, min(i + step, len(pairs.treatments)))
-            for i in range(0, len(pairs.treatments), step)
-        ]
+        starts = range(0, len(pairs.treatments), step)
+        self.chunks = [np.arange(i, min(i + step, len(pairs.treatments))) for i in starts]
         M = np.zeros((rows.n, rows.n), dtype=rows.dtype)
         for i in range(0, pairs.features.size, step):
             F = self._features(np.arange(i, min(i + step, pairs.features.size)))
             M += F @ F.T
         self.M = M
-        # Masked pairs sorted by chunk once.
+        # The indicators are kept where they are no larger than the other matrices allowed here.
+        self.kept = None
+        if rows.n * len(pairs.treatments) <= LARGEST_MATRIX:
+            self.kept = [self._indicators(number) for number in range(len(self.chunks))]
+        k, j = pairs.masked
+        own_gap = np.where(pairs.treatments.column[j] == pairs.features[k], pairs.gap[k], np.nan)
+        fixed = np.isfinite(own_gap)
+        # What masked two-valued columns add to ||D||^2, per treatment; zero where it is one-sided.
+        self.fixed = np.zeros(len(pairs.treatments))
+        np.add.at(self.fixed, j[fixed], (own_gap * pairs.scale[k])[fixed] ** 2)
         self.masked = [
-            (pairs.masked[0][inside], pairs.masked[1][inside] - chunk[0])
+            (k[inside], j[inside] - chunk[0])
             for chunk in self.chunks
-            for inside in [(pairs.masked[1] >= chunk[0]) & (pairs.masked[1] <= chunk[-1])]
+            for inside in [~fixed & (j >= chunk[0]) & (j <= chunk[-1])]
         ]
+
+    def _indicators(self, number: int) -> np.ndarray:
+        treatments = self.pairs.treatments.take(self.chunks[number])
+        return treatments.of_column_values(self.rows.columns(treatments.column))
 
     def _features(self, k: np.ndarray) -> np.ndarray:
         """Scaled feature columns, centred: D does not see the shift, rounding does."""
@@ -322,15 +335,16 @@ class DualBalance:
         return F.astype(self.rows.dtype, copy=False)
 
     def _chunk(self, number: int, w: np.ndarray, gradient: bool) -> tuple:
-        treatments = self.pairs.treatments.take(self.chunks[number])
-        T = treatments.of_column_values(self.rows.columns(treatments.column))
+        T = self.kept[number] if self.kept is not None else self._indicators(number)
         w_ = w.astype(T.dtype, copy=False)[:, None]
-        s = w @ T
+        s = (w_[:, 0] @ T).astype(np.float64)
         inverse_s, inverse_c = group_rates(s, float(w.sum()), self.eps)
-        A = (T * (inverse_s + inverse_c) - inverse_c).astype(T.dtype, copy=False)
+        A = T * (inverse_s + inverse_c).astype(T.dtype)
+        A -= inverse_c.astype(T.dtype)
         wA = w_ * A
         P = self.M @ wA
-        value = float(np.einsum("ij,ij->", wA, P, dtype=np.float64))
+        value = float(np.vdot(wA, P))
+        value -= float(self.fixed[self.chunks[number]] @ (inverse_s > 0))
         k, j = self.masked[number]
         masked = np.zeros(0)
         if k.size:
@@ -339,11 +353,10 @@ class DualBalance:
             value -= float(masked @ masked)
         if not gradient:
             return (value,)
-        g = 2.0 * np.einsum("ij,ij->i", A, P, dtype=np.float64)
+        g = 2.0 * np.einsum("ij,ij->i", A, P).astype(np.float64)
         # Through s and c: dA_ij/ds_j = -T_ij / s_j^2, dA_ij/dc_j = (1 - T_ij) / c_j^2.
-        wP = w_ * P
-        treated = np.einsum("ij,ij->j", T, wP, dtype=np.float64)
-        control = wP.sum(0, dtype=np.float64) - treated
+        treated = np.einsum("ij,ij->j", T, w_ * P).astype(np.float64)
+        control = (w_[:, 0] @ P) - treated
         alpha = -2.0 * treated * inverse_s**2
         beta = 2.0 * control * inverse_c**2
         if k.size:
@@ -353,7 +366,7 @@ class DualBalance:
             g -= 2.0 * ((A[:, j] * F) @ masked)
             np.add.at(alpha, j, 2.0 * masked * treated * inverse_s[j] ** 2)
             np.add.at(beta, j, -2.0 * masked * control * inverse_c[j] ** 2)
-        return value, g + T @ (alpha - beta) + beta.sum()
+        return value, g + T @ (alpha - beta).astype(T.dtype) + beta.sum()
 
     def value(self, w: np.ndarray) -> float:
         run = self.rows.run(lambda i: self._chunk(i, w, False), range(len(self.chunks)))
@@ -527,7 +540,7 @@ def make_balance(rows: Any, pairs: Pairs, form: str, seed: int) -> Term:
     if form == "probes":
         return ProbeBalance(rows, pairs, seed)
     return (
-        SymmetricPrimalBalance(rows, pairs) if pairs.gap is not None else PrimalBalance(rows, pairs)
+        SymmetricPrimalBalance(rows, pairs) if pairs.symmetric else PrimalBalance(rows, pairs)
     )
 
 
