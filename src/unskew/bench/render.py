@@ -1,0 +1,116 @@
+"""Tables as csv, Markdown and a self-contained html page; files are whole or absent."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Table(NamedTuple):
+    """A title, column names, rows of text or numbers, and a note in plain text below."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+
+def as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4f}" if abs(value) < 1000 else f"{value:.4g}"
+    return str(value)
+
+
+def to_markdown(table: Table) -> str:
+    def line(cells: Sequence[Any]) -> str:
+        return "| " + " | ".join(as_text(c).replace("|", "\\|") for c in cells) + " |"
+
+    body = [line(table.columns), line(["---"] * len(table.columns)), *map(line, table.rows)]
+    note = f"\n\n{table.note}" if table.note else ""
+    return f"### {table.title}\n\n" + "\n".join(body) + note + "\n"
+
+
+def to_csv(tables: Sequence[Table]) -> str:
+    """One long table: the title of each is its first column."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for table in tables:
+        writer.writerow(["table", *table.columns])
+        for row in table.rows:
+            writer.writerow([table.title, *map(as_text, row)])
+    return out.getvalue()
+
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto;
+  padding: 0 1rem; }}
+.wide {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #8884; }}
+th {{ position: sticky; top: 0; background: Canvas; }}
+th:first-child, td:first-child {{ text-align: left; }}
+tbody tr:hover {{ background: #8882; }}
+</style></head><body><h1>{title}</h1>
+{body}
+</body></html>
+"""
+
+
+def to_html(title: str, intro: str, tables: Sequence[Table]) -> str:
+    def cells(tag: str, row: Sequence[Any]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(as_text(c))}</{tag}>" for c in row) + "</tr>"
+
+    parts = [f"<p>{html.escape(paragraph)}</p>" for paragraph in intro.split("\n\n") if paragraph]
+    for table in tables:
+        parts.append(f"<h2>{html.escape(table.title)}</h2><div class='wide'><table>")
+        parts.append(f"<thead>{cells('th', table.columns)}</thead><tbody>")
+        parts.extend(cells("td", row) for row in table.rows)
+        parts.append("</tbody></table></div>")
+        parts.extend(f"<p>{html.escape(p)}</p>" for p in table.note.split("\n\n") if p)
+    return PAGE.format(title=html.escape(title), body="\n".join(parts))
+
+
+def save_text(path: Path, text: str) -> Path:
+    return _save(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def save_figure(path: Path, figure: Any) -> Path:
+    # Without a date in the file the same numbers give the same bytes.
+    metadata = {"Date": None} if path.suffix == ".svg" else None
+    return _save(
+        path,
+        lambda temporary: figure.savefig(
+            temporary, dpi=150, bbox_inches="tight", format=path.suffix[1:], metadata=metadata
+        ),
+    )
+
+
+def _save(path: Path, write: Callable[[Path], Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def save_tables(folder: Path, name: str, title: str, intro: str, tables: Sequence[Table]) -> list:
+    markdown = f"# {title}\n\n{intro}\n\n" + "\n".join(map(to_markdown, tables))
+    return [
+        save_text(folder / f"{name}.md", markdown),
+        save_text(folder / f"{name}.csv", to_csv(tables)),
+        save_text(folder / f"{name}.html", to_html(title, intro, tables)),
+    ]
