@@ -13,7 +13,7 @@ from unskew.feature_selection._selector import RankingSelector
 
 
 class FSASL(RankingSelector):
-    """Keeps the columns that best rebuild a structure of the rows learnt along (Du & Shen, KDD 2015).
+    """Keeps the columns that best rebuild a learnt structure of the rows (Du & Shen, KDD 2015).
 
     Repeats `max_iter` times, with Z = X at first and Z = XW then:
 
@@ -82,10 +82,11 @@ class FSASL(RankingSelector):
     --------
     >>> import numpy as np
     >>> from unskew.feature_selection import FSASL
-    >>> X = np.random.default_rng(0).normal(size=(40, 6))
-    >>> X[:20, :2] += 3
-    >>> FSASL(2, n_clusters=2).fit(X).get_support(indices=True).tolist()
-    [0, 1]
+    >>> X = np.random.default_rng(0).uniform(size=(40, 8))
+    >>> X[:20, :2] += 1  # columns 0 and 1 mark one cluster, 2 and 3 the other
+    >>> X[20:, 2:4] += 1
+    >>> FSASL(4, n_clusters=2).fit(X).get_support(indices=True).tolist()
+    [0, 1, 2, 3]
     """
 
     _rules = {  # noqa: RUF012

@@ -2,7 +2,8 @@
 
 Both solvers return a sparse (n, n) matrix whose column i is
 
-    argmin_s 1/2 ||z_i - sum_{j != i} s_j z_j||^2 + l_i ||s||_1,   l_i = ratio max_{j != i} |z_j'z_i|,
+    argmin_s 1/2 ||z_i - sum_{j != i} s_j z_j||^2 + l_i ||s||_1,
+    l_i = ratio max_{j != i} |z_j'z_i|,
 
 and zero where l_i = 0 (z_i is zero or orthogonal to every other row).
 """
@@ -14,7 +15,6 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lasso_path
 from sklearn.utils import gen_batches
-from threadpoolctl import threadpool_limits
 
 _GAP = 1e-9  # accepted duality gap, as a part of ||z_i||^2
 _NARROW = 64  # columns up to which c x c Newton systems beat coordinate descent
@@ -31,8 +31,7 @@ def converged_lasso(Z, ratio, copy=None):
     n, count = len(copy), np.bincount(copy)
     first = np.unique(copy, return_index=True)[1]
     solve = _working_set_lasso if Z.shape[1] <= _NARROW else _coordinate_lasso
-    with threadpool_limits(1, "blas"):  # small products: threads cost more than they bring
-        S = solve(Z[first], ratio, count > 1)
+    S = solve(Z[first], ratio, count > 1)
     expand = sp.csr_array((np.ones(n), (np.arange(n), copy)), shape=(n, len(count)))
     own = S.diagonal()
     others = expand @ sp.diags_array(1 / count) @ (S - sp.diags_array(own)) @ expand.T
@@ -48,12 +47,11 @@ def _coordinate_lasso(Z, ratio, own_allowed):
     gram, design, columns = Z @ Z.T, np.asfortranarray(Z.T), []
     for i in range(n):
         saved = gram[i].copy()
-        if not own_allowed[i]:
-            gram[i] = gram[:, i] = 0
-        weight = ratio * np.abs(gram[i] if own_allowed[i] else np.delete(saved, i)).max()
         right = saved.copy()
-        if not own_allowed[i]:
+        if not own_allowed[i]:  # coordinate descent passes over columns of norm 0
             right[i] = 0
+            gram[i] = gram[:, i] = 0
+        weight = ratio * np.abs(right).max()
         s = np.zeros(n)
         if weight > 0:
             s = lasso_path(
@@ -91,7 +89,6 @@ def _working_set_lasso(Z, ratio, own_allowed, max_rounds=50):
         for _ in range(max_rounds):
             if len(i) == 0:
                 break
-            # At m = n the partition is the identity, as it should.
             work = np.argpartition(-correlation, m - 1, axis=1)[:, :m]
             A, b = Z[work], Z[i]
             A[(work == i[:, None]) & ~own_allowed[i, None]] = 0
@@ -140,8 +137,8 @@ def nonnegative_lasso(A, b, weight, tol=1e-10, max_iter=60):
     """argmin_{s >= 0} 1/2 ||b - A's||^2 + weight sum(s), for a batch: A (B, m, c), b (B, c).
 
     Predictor-corrector interior point on the dual, min_u 1/2 ||u - b||^2 with t = weight - Au >= 0;
-    s are its multipliers, and (s, u) is returned. Each step solves (I + A' diag(s/t) A) du = b - u - A'(target / t), where
-    `target` is the wanted value of s t.
+    s are its multipliers; returns s and u. Each step solves
+    (I + A' diag(s/t) A) du = b - u - A'(target / t), where `target` is the wanted value of s t.
     """
     m, c = A.shape[1:]
     At = A.transpose(0, 2, 1)
@@ -164,21 +161,23 @@ def nonnegative_lasso(A, b, weight, tol=1e-10, max_iter=60):
         du, ds, dt = _direction(A, M, b - u, s, t, ratio, target)
         step = np.where(done, 0.0, _step_to_boundary(s, t, ds, dt, 0.99))
         u, s, t = u + step * du, s + step * ds, t + step * dt
-    # Of s and t one tends to zero; cutting the smaller one, s in units of its bound size / (2 weight)
-    # and t in units of weight, changes the value by no more than the gap.
+    # Of each s and t one tends to zero. s counts as zero when it is far below t, s in units of its
+    # bound size / (2 weight) and t in units of weight.
     return np.where(s * weight * 2 * weight > 1e-3 * t * size, s, 0.0), u
 
 
 def _direction(A, M, rest, s, t, ratio, target):
     aim = target / t
-    right = rest - np.matmul(A.transpose(0, 2, 1), np.broadcast_to(aim, s.shape)[:, :, None])[:, :, 0]
+    right = (
+        rest - np.matmul(A.transpose(0, 2, 1), np.broadcast_to(aim, s.shape)[:, :, None])[:, :, 0]
+    )
     du = np.linalg.solve(M, right[:, :, None])
     dt = -np.matmul(A, du)[:, :, 0]
     return du[:, :, 0], aim - s - ratio * dt, dt
 
 
 def _step_to_boundary(s, t, ds, dt, part):
-    """The largest step <= 1 that keeps s and t above (1 - part) of nothing, per problem."""
+    """Per problem, `part` of the way to the first zero of s or t, but no more than 1."""
     worst = np.maximum((-ds / s).max(axis=1), (-dt / t).max(axis=1))[:, None]
     return part / np.maximum(worst, part)
 
