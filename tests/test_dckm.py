@@ -560,6 +560,19 @@ def test_bad_data_are_refused(estimator, X, error):
         clone(estimator).fit(X)
 
 
+def test_values_whose_squares_overflow_are_refused(rng):
+    X = rng.normal(size=(20, 3))
+    X[3, 1] = 1e200
+    with pytest.raises(ValueError, match=r"column 1 of X has values of size 1e\+200"):
+        DCKM(2).fit(X)
+
+
+def test_a_warning_points_at_the_line_that_called_fit(data):
+    with pytest.warns(ConvergenceWarning) as caught:
+        DCKM(4, max_iter=1, n_init=1, random_state=0).fit(data.X)
+    assert caught[0].filename == __file__
+
+
 def test_a_failed_fit_leaves_the_estimator_as_it_was(data):
     model = DCKM(4, n_init=1, random_state=0).fit(data.X)
     before = dict(vars(model))

@@ -28,6 +28,7 @@ class Columns(NamedTuple):
 def describe_columns(rows: Rows, a: np.ndarray) -> Columns:
     """Two passes: range and mean, then the spread about it and whether a third value occurs."""
     N = float(a.sum())
+    largest = np.sqrt(np.finfo(rows.dtype).max / rows.d) / 4
 
     def first(tile: Any, a_: np.ndarray) -> tuple:
         present = a_ > 0
@@ -43,6 +44,12 @@ def describe_columns(rows: Rows, a: np.ndarray) -> Columns:
     low, high, total = np.full(rows.d, np.inf), np.full(rows.d, -np.inf), np.zeros(rows.d)
     for part_low, part_high, part in rows.map(first, a, dense=False):
         low, high, total = np.minimum(low, part_low), np.maximum(high, part_high), total + part
+    size = np.maximum(np.abs(low), np.abs(high))
+    if (size > largest).any():
+        raise ValueError(
+            f"column {int(size.argmax())} of X has values of size {size.max():.3g}; they should be "
+            f"<= {largest:.3g} so that squared distances do not overflow in {rows.dtype}. Rescale it"
+        )
     mean = total / N
 
     def second(tile: Any, a_: np.ndarray) -> tuple:

@@ -364,7 +364,7 @@ def follow_paper(
             terms = problem.terms(z * z, e)
             move = z - v
             bound = J + float(g @ move) + float(move @ move) / (2.0 * step)
-            if sum(terms.values()) <= bound or step < 1e-300:
+            if sum(terms.values()) <= bound or step < 1e-300 or not np.isfinite(J):
                 break
             step /= 2.0
         v_before, v = v_last, z

@@ -173,6 +173,11 @@ def group_rates(s: np.ndarray, W: float, eps: float) -> tuple[np.ndarray, np.nda
     return inverse_s, inverse_c
 
 
+def sum_of_squares(D: np.ndarray) -> float:
+    """||D||^2, row by row in the dtype of D, then in float64."""
+    return float(np.einsum("kj,kj->k", D, D).sum(dtype=np.float64))
+
+
 def add_up(parts: Any) -> list[Any]:
     """Sum tuples of arrays in the order in which they come, in float64."""
     total: list[Any] = []
@@ -192,11 +197,12 @@ def add_up(parts: Any) -> list[Any]:
 class PrimalBalance:
     """balance(w) = sum of D**2 from the d x t sums S = X' diag(w) T.
 
-    D[k, j]  = scale_k (S_kj / s_j - (x_k - S_kj) / c_j), 0 where masked
+    D[k, j]  = scale_k (S_kj (1/s_j + 1/c_j) - x_k / c_j), 0 where masked
     gradient = per row i  sum_j T_ij ((X Q)_ij (1/s_j + 1/c_j) + v_j) - X_i . h + const
                Q = 2 D scale,  p_j = sum_k Q_kj S_kj / s_j,  q_j = sum_k Q_kj (x_k - S_kj) / c_j
                v_j = -(p_j / s_j + q_j / c_j),  h = Q (1/c),  const = sum_j q_j / c_j
-    Cost: one product of 2 n d t operations for the value, one more for the gradient.
+    Cost: one product of 2 n d t operations for the value, one more for the gradient. Sums over
+    tiles are in float64; the d x t matrices made of them are in the dtype of the data.
     """
 
     form = "primal"
@@ -218,37 +224,43 @@ class PrimalBalance:
         G += v
         return np.einsum("ij,ij->i", G, T) - F @ h + const
 
+    def _total(self, w: np.ndarray) -> list[Any]:
+        """S (in the dtype of the data), s and x of all rows."""
+        parts = self.rows.map(self._sums, w.astype(self.rows.dtype, copy=False))
+        S, *vectors = add_up(parts) if len(self.rows.bounds) > 1 else next(iter(parts))
+        return [S.astype(self.rows.dtype, copy=False), *(v.astype(np.float64) for v in vectors)]
+
     def _contrast(self, w: np.ndarray) -> tuple:
-        S, s, x = add_up(self.rows.map(self._sums, w.astype(self.rows.dtype, copy=False)))
+        S, s, x = self._total(w)
         inverse_s, inverse_c = group_rates(s, float(w.sum()), self.eps)
-        treated = S * inverse_s
-        control = (x[:, None] - S) * inverse_c
-        D = (treated - control) * self.pairs.scale[:, None]
+        dtype = self.rows.dtype
+        D = S * (inverse_s + inverse_c).astype(dtype)
+        D -= np.multiply.outer(x.astype(dtype), inverse_c.astype(dtype))
+        D *= self.pairs.scale.astype(dtype)[:, None]
         D[self.pairs.masked] = 0.0
-        return D, treated, control, inverse_s, inverse_c
+        return D, S, x, inverse_s, inverse_c
 
     def value(self, w: np.ndarray) -> float:
-        return float(np.vdot(D := self._contrast(w)[0], D))
-
-    def contrasts(self, w: np.ndarray) -> np.ndarray:
-        """D itself, for diagnostics and tests."""
-        return self._contrast(w)[0]
+        return sum_of_squares(self._contrast(w)[0])
 
     def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
-        D, treated, control, inverse_s, inverse_c = self._contrast(w)
-        value = float(np.vdot(D, D))
-        Q = 2.0 * D * self.pairs.scale[:, None]
-        p = np.einsum("kj,kj->j", Q, treated)
-        q = np.einsum("kj,kj->j", Q, control)
+        D, S, x, inverse_s, inverse_c = self._contrast(w)
+        value = sum_of_squares(D)
+        dtype = self.rows.dtype
+        Q = D
+        Q *= (2.0 * self.pairs.scale).astype(dtype)[:, None]
+        QS = np.einsum("kj,kj->j", Q, S).astype(np.float64)
+        p = QS * inverse_s
+        q = (x @ Q - QS) * inverse_c
         h = Q @ inverse_c
-        Q *= inverse_s + inverse_c
+        Q *= (inverse_s + inverse_c).astype(dtype)
         v = -(p * inverse_s + q * inverse_c)
         message = self._message(Q, v, h, float(q @ inverse_c))
         return value, self.rows.gather(self._gradient, message=message)
 
     def _message(self, Q: np.ndarray, v: np.ndarray, h: np.ndarray, const: float) -> tuple:
         dtype = self.rows.dtype
-        return Q.astype(dtype), v.astype(dtype), h.astype(dtype), const
+        return Q, v.astype(dtype), h.astype(dtype), const
 
 
 class SymmetricPrimalBalance(PrimalBalance):
@@ -276,14 +288,9 @@ class SymmetricPrimalBalance(PrimalBalance):
     def _message(self, Q: np.ndarray, v: np.ndarray, h: np.ndarray, const: float) -> tuple:
         return super()._message(Q, v - h, h, const)
 
-    def _contrast(self, w: np.ndarray) -> tuple:
-        S, s = add_up(self.rows.map(self._sums, w.astype(self.rows.dtype, copy=False)))
-        inverse_s, inverse_c = group_rates(s, float(w.sum()), self.eps)
-        treated = S * inverse_s
-        control = (s[:, None] - S) * inverse_c
-        D = (treated - control) * self.pairs.scale[:, None]
-        np.fill_diagonal(D, 0.0)
-        return D, treated, control, inverse_s, inverse_c
+    def _total(self, w: np.ndarray) -> list[Any]:
+        S, s = super()._total(w)
+        return [S, s, s]
 
 
 class DualBalance:
@@ -539,9 +546,7 @@ def make_balance(rows: Any, pairs: Pairs, form: str, seed: int) -> Term:
         return DualBalance(rows, pairs)
     if form == "probes":
         return ProbeBalance(rows, pairs, seed)
-    return (
-        SymmetricPrimalBalance(rows, pairs) if pairs.symmetric else PrimalBalance(rows, pairs)
-    )
+    return SymmetricPrimalBalance(rows, pairs) if pairs.symmetric else PrimalBalance(rows, pairs)
 
 
 # --------------------------------------------------------------------------------------------

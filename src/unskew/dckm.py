@@ -22,6 +22,7 @@ from ._encode import Encoded
 from ._kmeans import Clusters, Distance
 from .weights import (
     STORED_AS_GIVEN,
+    TO_THE_CALLER,
     _Decorrelator,
     as_rows,
     check_number,
@@ -340,7 +341,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                 f"Number of distinct clusters ({used}) found smaller than n_clusters ({K}). "
                 "Possibly due to duplicate points in X.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=TO_THE_CALLER,
             )
 
     def _new_rows(self, X: Any):

@@ -22,7 +22,10 @@ from ._kmeans import Distance
 
 try:  # scikit-learn 1.9 brought callbacks
     from sklearn.callback import CallbackSupportMixin, with_callbacks
+
+    TO_THE_CALLER = 4  # stack frames from a warning to the line that called fit
 except ImportError:  # pragma: no cover - older scikit-learn
+    TO_THE_CALLER = 3
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Stands in where scikit-learn has no callbacks."""
@@ -273,7 +276,9 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
         ):
             why = NOT_CONVERGED[solution.status].format(max_iter=self.max_iter, tol=self.tol)
             warnings.warn(
-                f"{type(self).__name__} did not converge: {why}.", ConvergenceWarning, stacklevel=3
+                f"{type(self).__name__} did not converge: {why}.",
+                ConvergenceWarning,
+                stacklevel=TO_THE_CALLER,
             )
 
     @contextmanager

@@ -28,15 +28,23 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("name", choices=NAMES, metavar="NAME", help="one of the names below")
     parser.add_argument("--quick", action="store_true", help="a first look, in minutes")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the results")
-    parser.add_argument("--jobs", type=int, default=-1, help="processes; -1 = one per core")
+    parser.add_argument("--jobs", type=int, help="processes; the default is one per core")
     parser.add_argument("--retry-failed", action="store_true", help="do failed tasks again")
     return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
-    if options.jobs == 0:
-        print("unskew.bench: --jobs 0 should be a positive number, or -1", file=sys.stderr)
+    if options.jobs is not None and options.jobs < 1:
+        print(f"unskew.bench: --jobs {options.jobs} should be >= 1", file=sys.stderr)
+        return 2
+    alone = options.name == "speed"
+    if alone and (options.jobs is not None or options.retry_failed):
+        print(
+            "unskew.bench: speed measures the machine one figure at a time; "
+            "--jobs and --retry-failed have no meaning there",
+            file=sys.stderr,
+        )
         return 2
     from . import paper, selection, speed
 
@@ -50,18 +58,14 @@ def main(arguments: list[str] | None = None) -> int:
     begin = time.monotonic()
     words = ["python -m unskew.bench", options.name, *(["--quick"] if options.quick else [])]
     command = " ".join(words) + time.strftime("`, %Y-%m-%d, `%H:%M UTC", time.gmtime())
-    # Workers are processes of their own; their BLAS is told before it loads.
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(variable, "1") if options.name != "speed" else None
+    how = {"quick": options.quick, "command": command}
+    if not alone:
+        # Workers are processes of their own; their BLAS is told before it loads.
+        for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            os.environ.setdefault(variable, "1")
+        how |= {"jobs": options.jobs or -1, "retry_failed": options.retry_failed}
     try:
-        paths = study(
-            options.out,
-            options.out / "parts",
-            quick=options.quick,
-            command=command,
-            jobs=options.jobs,
-            retry_failed=options.retry_failed,
-        )
+        paths = study(options.out, options.out / "parts", **how)
     except FileNotFoundError as error:
         print(f"unskew.bench: {error}", file=sys.stderr)
         return 2

@@ -216,9 +216,9 @@ def published_table(means: list[dict], names: list[str]) -> Table:
         columns,
         rows,
         "Protocol of the paper: DCKM starts from a random partition, every other method from "
-        "random samples; settings (lambda1 and lambda2, or the number of features m) are those with the "
-        "best mean NMI, found with the labels. Selectors run with default strengths: which grids "
-        "the paper used for them is not known.",
+        "random samples; settings (lambda1 and lambda2, or the number of features m) are those "
+        "with the best mean NMI, found with the labels. Selectors run with default strengths: "
+        "which grids the paper used for them is not known.",
     )
 
 
@@ -379,8 +379,8 @@ def paper_table(folder: Path, cache: Path, *, quick: bool, command: str, **how: 
         f"Made by `{command}` with "
         + ", ".join(f"{k} {v}" for k, v in versions.items())
         + f". {repeats} repeats; NMI is I / sqrt(H H) as in the paper. The fixed setting is "
-        f"lambda1 = {FIXED['lambda1']:g}, lambda2 = {FIXED['lambda2']:g}, lambda3 = 1, and {FIXED_FEATURES} "
-        "features for the selectors. DCKM is the authors' procedure (20 iterations) unless it says "
+        f"lambda1 = {FIXED['lambda1']:g}, lambda2 = {FIXED['lambda2']:g}, lambda3 = 1, "
+        f"and {FIXED_FEATURES} features for the selectors. DCKM is the authors' procedure (20 iterations) unless it says "
         f"descent. {failed.height} of {len(tasks)} tasks failed."
         + "".join(f"\n\nFailed: {r['dataset']} {r['method']}: {r['reason']}" for r in
                   failed.iter_rows(named=True))
