@@ -28,7 +28,8 @@ def tile_rows(shape: tuple[int, int], sparse: bool) -> int:
     """Rows of a tile; a function of the shape and the kind of storage alone."""
     if sparse:
         return int(np.clip(SPARSE_TILE // max(shape[1], 1), 1024, 8192))
-    return int(np.clip(DENSE_TILE // max(shape[1], 1), 256, 8192))
+    # Not fewer than 512 rows: each tile costs d x t additions whatever its height.
+    return int(np.clip(DENSE_TILE // max(shape[1], 1), 512, 8192))
 
 
 class Rows:
