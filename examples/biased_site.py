@@ -62,7 +62,9 @@ def compare(data, seed):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rate", type=float, default=0.8, help="how often the site follows the kind")
+    parser.add_argument(
+        "--rate", type=float, default=0.8, help="how often the site follows the kind"
+    )
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--seeds", type=int, default=3, help="means over so many simulated samples")
     options = parser.parse_args()
@@ -75,15 +77,17 @@ def main():
     print(f"\n{options.samples} patients, {K} kinds, {K} sites; in the sample the site follows the")
     print(f"kind at rate {options.rate}, in the population it does not. Only `site` is named.")
     print(f"Agreement with the true kinds (ARI, 1 = perfect), mean of {options.seeds} samples:\n")
-    print(f"{'':38}{'population':>10}  {'sample':>7}  {'effective size':>14}  {'imbalance left':>14}")
+    print(
+        f"{'':38}{'population':>10}  {'sample':>7}  {'effective size':>14}  {'imbalance left':>14}"
+    )
     for name in results[0]:
         mean = np.mean([r[name] for r in results], axis=0)
         bar = "#" * round(20 * max(0.0, mean[0]))
         extra = "".join(f"  {value:14.2f}" for value in mean[2:]) or " " * 32
         print(f"{name:38}{mean[0]:10.2f}  {mean[1]:7.2f}{extra}  {bar}")
     print(
-        "\nEffective size: share of the rows that the weights are worth. Imbalance left: how much of\n"
-        "the tie between site and the other columns remains under the weights.\n"
+        "\nEffective size: share of the rows that the weights are worth. Imbalance left: how much\n"
+        "of the tie between site and the other columns remains under the weights.\n"
     )
 
 

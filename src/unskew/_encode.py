@@ -48,7 +48,8 @@ def describe_columns(rows: Rows, a: np.ndarray) -> Columns:
     if (size > largest).any():
         raise ValueError(
             f"column {int(size.argmax())} of X has values of size {size.max():.3g}; they should be "
-            f"<= {largest:.3g} so that squared distances do not overflow in {rows.dtype}. Rescale it"
+            f"<= {largest:.3g} so that squared distances do not overflow in {rows.dtype}; "
+            "rescale it"
         )
     mean = total / N
 

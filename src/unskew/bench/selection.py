@@ -228,7 +228,7 @@ def run_crashes(seed: int) -> list[dict]:
 
 
 def tasks_of(*, quick: bool) -> list[Task]:
-    seeds = range(2 if quick else 10)
+    seeds = range(2 if quick else 5)
     rates = (0.0, 0.8) if quick else RATES
     shapes = {
         "site footprint": [
@@ -298,10 +298,10 @@ def selection(folder: Path, cache: Path, *, quick: bool, command: str, **how: An
         title = f"{dataset}" + (f": {facts}" if facts else "")
         tables.append(Table(title, ["method", *(COLUMNS[c] for c in used), "samples"], body))
     intro = (
-        f"Made by `{command}`. Means over samples drawn with different seeds. Every method is fitted "
-        "on the biased sample. Association is Cramer's V of its clusters with the suspect at the "
-        "true (design) weights. Distance of weights: half the sum of absolute differences of shares, "
-        f"0 = equal, 1 = disjoint. {failed.height} tasks failed."
+        f"Made by `{command}`. Means over samples drawn with different seeds. Every method is "
+        "fitted on the biased sample. Association is Cramer's V of its clusters with the suspect "
+        "at the true (design) weights. Distance of weights: half the sum of absolute differences "
+        f"of shares, 0 = equal, 1 = disjoint. {failed.height} tasks failed."
         + "".join(f"\n\nFailed: {r['dataset']}: {r['reason']}" for r in failed.to_dicts())
     )
     write_rows(rows.to_dicts(), folder / "selection.parquet")
