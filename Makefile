@@ -45,7 +45,11 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 bench: $(READY)
-	$(BIN)/python -m unskew.bench --help
+	$(BIN)/python -m unskew.bench speed --quick --out out
+	$(BIN)/python -m unskew.bench paper-table --quick --out out
+	$(BIN)/python -m unskew.bench paper-correlation --quick --out out
+	$(BIN)/python -m unskew.bench paper-sensitivity --quick --out out
+	$(BIN)/python -m unskew.bench selection --quick --out out
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
