@@ -489,7 +489,7 @@ BAD_PARAMETERS = [
     ({"init": np.zeros(7, int)}, ValueError, r"init has 7 labels but X has 400 rows"),
     ({"init": np.full(400, 9)}, ValueError, r"init has label 9; labels should be in 0..3"),
     ({"init": np.zeros((4, 2))}, ValueError, r"init has shape \(4, 2\)"),
-    ({"init": np.full((4, 80), np.nan)}, ValueError, r"not finite"),
+    ({"init": np.full((4, 80), np.nan)}, ValueError, r"init\[0, 0\]=nan should be finite"),
     ({"init": [object()]}, TypeError, r"init should be one of"),
     ({"n_init": 0}, ValueError, r"n_init=0 should be >= 1"),
     ({"n_bins": 1}, ValueError, r"n_bins=1 should be >= 2"),

@@ -52,8 +52,9 @@ def test_objective_never_rises_inside_a_weight_step(floor, rng):
     e, w = rng.random(300), a.copy()
     values = [problem.value(w, e)]
 
-    def each(w):
+    def each(w, J):
         values.append(problem.value(w, e))
+        assert values[-1] == pytest.approx(J, rel=1e-12)
         assert w.sum() == pytest.approx(a.sum(), rel=1e-12)
         assert (w[a == 0] == 0).all()
         share = w.sum() ** 2 / (a.sum() * (w**2 * problem.inverse_a).sum())

@@ -112,7 +112,7 @@ class Rows:
         waiting: deque[Future] = deque()
         for item in items:
             waiting.append(self._pool.submit(function, item))
-            if len(waiting) > 2 * self.n_threads:
+            if len(waiting) > self.n_threads:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

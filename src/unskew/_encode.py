@@ -31,20 +31,23 @@ def describe_columns(rows: Rows, a: np.ndarray) -> Columns:
     largest = np.sqrt(np.finfo(rows.dtype).max / rows.d) / 4
 
     def first(tile: Any, a_: np.ndarray) -> tuple:
+        size = abs(tile).max(axis=0)
+        size = size.toarray().ravel() if sp.issparse(tile) else size
         present = a_ > 0
         if not present.all():
             tile, a_ = tile[present], a_[present]
         if tile.shape[0] == 0:
-            return np.full(rows.d, np.inf), np.full(rows.d, -np.inf), np.zeros(rows.d)
+            return np.full(rows.d, np.inf), np.full(rows.d, -np.inf), np.zeros(rows.d), size
         low, high = tile.min(axis=0), tile.max(axis=0)
         if sp.issparse(tile):
             low, high = low.toarray().ravel(), high.toarray().ravel()
-        return low, high, a_ @ tile
+        return low, high, a_ @ tile, size
 
-    low, high, total = np.full(rows.d, np.inf), np.full(rows.d, -np.inf), np.zeros(rows.d)
-    for part_low, part_high, part in rows.map(first, a, dense=False):
+    low, high = np.full(rows.d, np.inf), np.full(rows.d, -np.inf)
+    total, size = np.zeros(rows.d), np.zeros(rows.d)
+    for part_low, part_high, part, part_size in rows.map(first, a, dense=False):
         low, high, total = np.minimum(low, part_low), np.maximum(high, part_high), total + part
-    size = np.maximum(np.abs(low), np.abs(high))
+        size = np.maximum(size, part_size)
     if (size > largest).any():
         raise ValueError(
             f"column {int(size.argmax())} of X has values of size {size.max():.3g}; they should be "
@@ -111,15 +114,21 @@ def make_treatments(rows: Rows, a: np.ndarray, columns: Columns, n_bins: int) ->
 
 
 def make_pairs(
-    columns: Columns, treatments: Treatments, suspects: np.ndarray | None, scale: np.ndarray
+    columns: Columns,
+    treatments: Treatments,
+    suspects: np.ndarray | None,
+    scale: np.ndarray,
+    shift: np.ndarray | None,
 ) -> list[Pairs]:
     """The rectangles of D: all pairs of different columns, or those with exactly one suspect."""
     everything = np.arange(columns.low.size)
     gap = np.where(columns.two_valued, columns.high - columns.low, np.nan)
+    centre = columns.mean if shift is None else columns.mean - shift
     if suspects is None:
         own = treatments.column
         symmetric = bool(columns.two_valued.all())
-        return [Pairs(everything, treatments, (own, np.arange(own.size)), scale, gap, symmetric)]
+        masked = (own, np.arange(own.size))
+        return [Pairs(everything, treatments, masked, scale, centre, gap, symmetric)]
     is_suspect = np.zeros(everything.size, dtype=bool)
     is_suspect[suspects] = True
     nothing = (np.zeros(0, np.intp), np.zeros(0, np.intp))
@@ -129,7 +138,8 @@ def make_pairs(
         of_others = np.flatnonzero(~features[treatments.column])
         k = np.flatnonzero(features)
         if k.size and of_others.size:
-            rectangles.append(Pairs(k, treatments.take(of_others), nothing, scale[k], gap[k]))
+            others = treatments.take(of_others)
+            rectangles.append(Pairs(k, others, nothing, scale[k], centre[k], gap[k]))
     return rectangles
 
 
@@ -222,5 +232,5 @@ def encode(
         columns,
         suspects,
         Distance(np.flatnonzero(in_distance)),
-        make_pairs(columns, treatments, suspects, scale),
+        make_pairs(columns, treatments, suspects, scale, rows.shift),
     )

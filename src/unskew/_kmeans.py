@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from ._terms import add_up, take_columns
 
@@ -35,8 +35,12 @@ class Clusters(NamedTuple):
 
 
 def squared_distances(F: Any, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """||x||^2 - 2 x.c + ||c||^2 for each row and centre, and the size its rounding scales with."""
+    """||x||^2 - 2 x.c + ||c||^2 for each row and centre, and the size its rounding scales with.
+
+    In float64 for CSR rows, which cannot be shifted towards 0.
+    """
     if sp.issparse(F):
+        F, C = F.astype(np.float64), C.astype(np.float64)
         x2 = np.asarray(F.multiply(F).sum(axis=1)).ravel()
     else:
         x2 = np.einsum("ij,ij->i", F, F)
@@ -50,11 +54,11 @@ def assign(F: Any, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     The product form above decides all rows but near-ties; those are decided on differences in
     float64. So the answer does not depend on how rows were cut into tiles.
     """
-    C = C.astype(F.dtype, copy=False)
+    C = C.astype(np.float64 if sp.issparse(F) else F.dtype, copy=False)
     distances, size = squared_distances(F, C)
     labels = distances.argmin(1)
     closest = distances[np.arange(labels.size), labels]
-    tolerance = 32 * np.finfo(F.dtype).eps * size
+    tolerance = 32 * np.finfo(distances.dtype).eps * size
     close = (distances <= (closest + tolerance)[:, None]).sum(1) > 1
     for part in np.array_split(np.flatnonzero(close), max(1, close.sum() // 256)):
         if part.size:
@@ -75,7 +79,7 @@ def distances(F: Any, C: np.ndarray) -> np.ndarray:
 
     Where the product form has lost its digits (a row almost on a centre) differences are taken.
     """
-    C = C.astype(F.dtype, copy=False)
+    C = C.astype(np.float64 if sp.issparse(F) else F.dtype, copy=False)
     squares, size = squared_distances(F, C)
     rows, centres = np.nonzero(squares < 1e-4 * size[:, None])
     for part in np.array_split(np.arange(rows.size), max(1, rows.size // 256)):
@@ -236,7 +240,10 @@ def start_principal(rows: Any, distance: Distance, a: np.ndarray, K: int) -> np.
         direction = scipy.linalg.eigh(covariance, subset_by_index=[d - 1, d - 1])[1][:, 0]
     else:
         operator = LinearOperator((d, d), matvec=lambda v: times(np.ravel(v)), dtype=np.float64)
-        direction = eigsh(operator, k=1, v0=np.ones(d))[1][:, 0]
+        try:
+            direction = eigsh(operator, k=1, v0=np.ones(d))[1][:, 0]
+        except ArpackError:  # rows without variance have no principal direction: any will do
+            direction = np.full(d, d**-0.5)
     # Rounding must not decide the sign: the first of the (nearly) largest entries is positive.
     size = np.abs(direction)
     direction = direction * np.sign(direction[np.flatnonzero(size >= size.max() * (1 - 1e-6))[0]])

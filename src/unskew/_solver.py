@@ -28,7 +28,7 @@ TERMS = ("inertia", "balance", "spread", "mass")
 class Problem(NamedTuple):
     """What is fixed during a fit.
 
-    balance    the balance loss, or None where there is nothing to balance
+    balance    the balance loss; None where there is no pair (its rate is then 0)
     distance   columns of the distance, or None for weights without clusters
     a          design weights, inverse_a = 1/a (0 where a is 0), N = sum(a)
     total      sum(w) that ``descend`` holds
@@ -52,13 +52,18 @@ class Problem(NamedTuple):
     def terms(self, w: np.ndarray, e: np.ndarray, balance: float | None = None) -> dict[str, float]:
         """Each term as it enters J; they add up to it."""
         if balance is None:
-            balance = self.balance.value(w) if self.balance is not None else 0.0
+            balance = self.balance.value(w) if self.balance_rate else 0.0
         return {
             "inertia": self.inertia_rate * _terms.inertia(w, e),
             "balance": self.balance_rate * balance,
             "spread": self.spread_rate * _terms.spread(w, self.inverse_a) + self.constant,
             "mass": self.mass_rate * _terms.mass(w) if self.mass_rate else 0.0,
         }
+
+    def split(self, w: np.ndarray, e: np.ndarray, J: float) -> dict[str, float]:
+        """The terms where J is known: the balance is what the others leave."""
+        terms = self.terms(w, e, balance=0.0)
+        return {**terms, "balance": J - sum(terms.values())} if self.balance_rate else terms
 
     def value(self, w: np.ndarray, e: np.ndarray) -> float:
         return sum(self.terms(w, e).values())
@@ -67,7 +72,7 @@ class Problem(NamedTuple):
         """J and dJ/dw at fixed e."""
         gradient = self.inertia_rate * e + 2.0 * self.spread_rate * w * self.inverse_a
         balance = 0.0
-        if self.balance is not None and self.balance_rate:
+        if self.balance_rate:
             balance, g = self.balance.value_and_gradient(w)
             gradient += self.balance_rate * g
         if self.mass_rate:
@@ -124,7 +129,7 @@ def step_weights(
     *,
     n_steps: int,
     tol: float,
-    each: Callable[[np.ndarray], bool] | None = None,
+    each: Callable[[np.ndarray, float], bool] | None = None,
 ) -> WeightStep:
     """Lower J over w at fixed e, on {w >= 0, sum(w) = total, effective share >= floor}.
 
@@ -132,7 +137,8 @@ def step_weights(
     carries a factor sqrt(a), so inner products, and with them every step, are those of repeated
     rows. A trial below the floor is pulled back along w -> (1 - r) w_even + r w, the nearest point
     of the floor's ball, and direction and memory are kept tangent to the floor while it holds.
-    Stops when a step lowers J by less than tol |J|, or when no step lowers it.
+    Stops when a step lowers J by less than tol |J|, or when no step lowers it; but rows that y = 0
+    has put to sleep are woken first where J falls with their weight.
     """
     y = np.sqrt(w)
     J, g = _value_and_gradient_in_y(problem, y, e)
@@ -152,12 +158,18 @@ def step_weights(
             memory.clear()
             direction = -g * _first_step(y, g)
             found = _search(problem, y, e, J, direction, float(direction @ g))
+        woken = False
+        if found is None or J - found[1] <= tol * abs(J):
+            # At y = 0 the gradient in y vanishes whatever the one in w says.
+            up = _wake(problem, y, e, J)
+            if up is not None and J - up[1] > tol * abs(J):
+                found, woken = up, True
         if found is None:
             return WeightStep(_weights(problem, y), J, done, True)
         y_new, J_new, g_new = found
         was_on_floor = on_floor
         g_new, on_floor = _along_floor(problem, y_new, g_new)
-        if on_floor != was_on_floor:
+        if woken or on_floor != was_on_floor:
             memory.clear()
         else:
             moved, turned = y_new - y, g_new - g
@@ -165,7 +177,7 @@ def step_weights(
                 memory.append((moved, turned))
         fall = J - J_new
         y, J, g = y_new, J_new, g_new
-        if each is not None and each(_weights(problem, y)):
+        if each is not None and each(_weights(problem, y), J):
             return WeightStep(_weights(problem, y), J, done + 1, False)
         if fall <= tol * abs(J):
             return WeightStep(_weights(problem, y), J, done + 1, True)
@@ -227,6 +239,28 @@ def _search(problem, y, e, J, direction, slope):
     return None
 
 
+def _wake(problem: Problem, y: np.ndarray, e: np.ndarray, J: float):
+    """A lower point at which rows of almost no weight have some again, or None.
+
+    A row is asleep when its weight is below a thousandth of an even one although J would fall if it
+    had more (its reduced derivative in w is negative): w = 0 is a minimum in y, not in w.
+    """
+    w = _weights(problem, y)
+    gradient = problem.value_and_gradient(w, e)[1]
+    reduced = gradient - (gradient @ w) / problem.total
+    even = problem.a * (problem.total / problem.N)
+    asleep = (w < 1e-3 * even) & (reduced < 0)
+    gain = -float(reduced[asleep] @ even[asleep])
+    share = 0.1
+    while asleep.any() and share > 1e-7:
+        trial = _inside_floor(problem, np.sqrt(w + share * even * asleep))
+        J_trial, g_trial = _value_and_gradient_in_y(problem, trial, e)
+        if np.isfinite(g_trial).all() and J_trial <= J - 1e-4 * share * gain and J_trial < J:
+            return trial, J_trial, g_trial
+        share *= 0.25
+    return None
+
+
 def _inside_floor(problem: Problem, y: np.ndarray) -> np.ndarray:
     """y, or the point of the floor nearest to it: m = 1 + r (m - 1) with the share exactly there.
 
@@ -280,7 +314,7 @@ def descend(
         clusters, _ = _kmeans.lloyd(rows, distance, w, clusters)
         step = step_weights(problem, w, clusters.e, n_steps=WEIGHT_STEPS, tol=0.1 * tol)
         w = step.w
-        terms = problem.terms(w, clusters.e)
+        terms = problem.split(w, clusters.e, step.objective)
         J = history.add(terms)
         if not np.isfinite(J):
             status = "non-finite"
@@ -296,8 +330,8 @@ def descend(
     clusters, _ = _kmeans.lloyd(rows, distance, w, clusters)
     if status != "non-finite":
         # The polish belongs to the last iteration.
-        history.rows.pop()
-        history.add(problem.terms(w, clusters.e))
+        last = history.rows.pop()
+        history.add(problem.terms(w, clusters.e, last["balance"] / (problem.balance_rate or 1.0)))
     arrays = history.arrays()
     return Solution(w, clusters, float(arrays["objective"][-1]), arrays, round_, status)
 
@@ -309,12 +343,11 @@ def descend_weights(
     e = np.zeros(problem.rows.n)
     w = problem.a * (problem.total / problem.N)
     history = History()
-    history.add(problem.terms(w, e))
 
-    def each(w: np.ndarray) -> bool:
-        terms = problem.terms(w, e)
+    def each(w: np.ndarray, J: float) -> bool:
+        terms = problem.split(w, e, J)
         history.add(terms)
-        return watch(len(history.rows) - 1, terms)
+        return watch(len(history.rows), terms)
 
     step = step_weights(problem, w, e, n_steps=max_iter, tol=0.1 * tol, each=each)
     status = (

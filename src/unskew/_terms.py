@@ -25,6 +25,8 @@ from scipy.linalg import get_blas_funcs
 
 # A d x t matrix beyond this many entries is not formed (2**24 float64 = 128 MB each).
 LARGEST_MATRIX = 2**24
+# Columns of a side that is made dense without a second thought, tile by tile.
+NARROW = 64
 # Relative standard error that the number of random probes is chosen for.
 PROBE_ERROR = 0.1
 
@@ -102,6 +104,9 @@ class SparseIndicators(NamedTuple):
     base: np.ndarray
     correction: sp.csr_array
 
+    def dense(self) -> np.ndarray:
+        return self.correction.toarray() + self.base
+
     def times(self, Z: np.ndarray) -> np.ndarray:
         return self.correction @ Z + self.base @ Z
 
@@ -137,6 +142,7 @@ class Pairs:
     treatments  the j of D[k, j]
     masked      (k, j) positions inside the rectangle whose two sides come from one source feature
     scale       row k of D is multiplied by it (1 / starting standard deviation, or 1)
+    centre      a value near the mean of each feature, for the form that multiplies rows
     gap         per feature: larger minus smaller value where it is two-valued, nan otherwise
     symmetric   all features are two-valued and are the treatments themselves, in order
     """
@@ -145,6 +151,7 @@ class Pairs:
     treatments: Treatments
     masked: tuple[np.ndarray, np.ndarray]
     scale: np.ndarray
+    centre: np.ndarray
     gap: np.ndarray
     symmetric: bool = False
 
@@ -162,13 +169,15 @@ def take_columns(tile: Any, columns: np.ndarray) -> Any:
     return tile[:, columns]
 
 
-def group_rates(s: np.ndarray, W: float, eps: float) -> tuple[np.ndarray, np.ndarray]:
+def group_rates(s: np.ndarray, W: float) -> tuple[np.ndarray, np.ndarray]:
     """1/s and 1/(W - s); both 0 for a one-sided treatment, which then contributes nothing.
 
-    One-sided is meant to rounding: s comes from sums of relative precision ``eps``.
+    One-sided is meant to rounding. s is summed in float64 also for float32 data: W - s must be
+    right for a treatment that all rows but a few have.
     """
     c = W - s
-    two_sided = (s > 64 * eps * W) & (c > 64 * eps * W)
+    nothing = 64 * np.finfo(np.float64).eps * W
+    two_sided = (s > nothing) & (c > nothing)
     inverse_s = np.divide(1.0, s, out=np.zeros_like(s), where=two_sided)
     inverse_c = np.divide(1.0, c, out=np.zeros_like(c), where=two_sided)
     return inverse_s, inverse_c
@@ -210,12 +219,11 @@ class PrimalBalance:
 
     def __init__(self, rows: Any, pairs: Pairs) -> None:
         self.rows, self.pairs = rows, pairs
-        self.eps = float(np.finfo(rows.dtype).eps)
 
     def _sums(self, tile: np.ndarray, w: np.ndarray) -> tuple:
         F = take_columns(tile, self.pairs.features)
-        wT = self.pairs.treatments.of(tile) * w[:, None]
-        return F.T @ wT, wT.sum(0, dtype=np.float64), w @ F
+        T = self.pairs.treatments.of(tile)
+        return F.T @ (T * w[:, None].astype(T.dtype)), w @ T, w @ F
 
     def _gradient(self, tile: np.ndarray, message: tuple) -> np.ndarray:
         Q, v, h, const = message
@@ -227,13 +235,13 @@ class PrimalBalance:
 
     def _total(self, w: np.ndarray) -> list[Any]:
         """S (in the dtype of the data), s and x of all rows."""
-        parts = self.rows.map(self._sums, w.astype(self.rows.dtype, copy=False))
+        parts = self.rows.map(self._sums, w)
         S, *vectors = add_up(parts) if len(self.rows.bounds) > 1 else next(iter(parts))
         return [S.astype(self.rows.dtype, copy=False), *(v.astype(np.float64) for v in vectors)]
 
     def _contrast(self, w: np.ndarray) -> tuple:
         S, s, x = self._total(w)
-        inverse_s, inverse_c = group_rates(s, float(w.sum()), self.eps)
+        inverse_s, inverse_c = group_rates(s, float(w.sum()))
         dtype = self.rows.dtype
         D = S * (inverse_s + inverse_c).astype(dtype)
         D -= np.multiply.outer(x.astype(dtype), inverse_c.astype(dtype))
@@ -256,8 +264,10 @@ class PrimalBalance:
         h = Q @ inverse_c
         Q *= (inverse_s + inverse_c).astype(dtype)
         v = -(p * inverse_s + q * inverse_c)
-        message = self._message(Q, v, h, float(q @ inverse_c))
-        return value, self.rows.gather(self._gradient, message=message)
+        return value, self._row_gradient(self._message(Q, v, h, float(q @ inverse_c)))
+
+    def _row_gradient(self, message: tuple) -> np.ndarray:
+        return self.rows.gather(self._gradient, message=message)
 
     def _message(self, Q: np.ndarray, v: np.ndarray, h: np.ndarray, const: float) -> tuple:
         dtype = self.rows.dtype
@@ -278,7 +288,7 @@ class SymmetricPrimalBalance(PrimalBalance):
 
     def _sums(self, tile: np.ndarray, w: np.ndarray) -> tuple:
         T = self.pairs.treatments.of(tile)
-        wT = T * np.sqrt(w)[:, None]
+        wT = T * np.sqrt(w)[:, None].astype(T.dtype)
         return (wT.T @ wT, w @ T)
 
     def _gradient(self, tile: np.ndarray, message: tuple) -> np.ndarray:
@@ -298,6 +308,42 @@ class SymmetricPrimalBalance(PrimalBalance):
         return [S, s, s]
 
 
+class SparsePrimalBalance(PrimalBalance):
+    """PrimalBalance on CSR rows where one side is narrow, as with a few suspects: only that side
+    is made dense, so a tile costs its stored entries."""
+
+    def _read(self, tile: sp.csr_array) -> tuple:
+        return take_columns(tile, self.pairs.features), self.pairs.treatments.of_sparse(tile)
+
+    @property
+    def _few_features(self) -> bool:
+        return self.pairs.features.size <= len(self.pairs.treatments)
+
+    def _total(self, w: np.ndarray) -> list[Any]:
+        S, s, x = add_up(self.rows.map(self._sums, w, dense=False))
+        return [S.astype(self.rows.dtype, copy=False), s, x]
+
+    def _sums(self, tile: Any, w: np.ndarray) -> tuple:
+        F, T = self._read(tile)
+        s, x = T.transposed_times(w[:, None])[:, 0], F.T @ w
+        if self._few_features:
+            return T.transposed_times(w[:, None] * F.toarray()).T, s, x
+        return F.T @ (w[:, None] * T.dense()), s, x
+
+    def _gradient(self, tile: Any, message: tuple) -> np.ndarray:
+        Q, v, h, const = message
+        F, T = self._read(tile)
+        if self._few_features:
+            dense = F.toarray()
+            g = np.einsum("ik,ik->i", T.times(Q.T), dense) + T.times(v[:, None])[:, 0]
+        else:
+            g = np.einsum("ij,ij->i", F @ Q + v, T.dense())
+        return g - F @ h + const
+
+    def _row_gradient(self, message: tuple) -> np.ndarray:
+        return self.rows.gather(self._gradient, message=message, dense=False)
+
+
 class DualBalance:
     """The same numbers for n < d: n**2 t operations instead of n d t.
 
@@ -311,8 +357,7 @@ class DualBalance:
 
     def __init__(self, rows: Any, pairs: Pairs) -> None:
         self.rows, self.pairs = rows, pairs
-        self.eps = float(np.finfo(rows.dtype).eps)
-        step = max(1, min(len(pairs.treatments), 2**18 // max(rows.n, 1)))
+        step = max(1, 2**18 // max(rows.n, 1))
         starts = range(0, len(pairs.treatments), step)
         self.chunks = [np.arange(i, min(i + step, len(pairs.treatments))) for i in starts]
         M = np.zeros((rows.n, rows.n), dtype=rows.dtype)
@@ -343,14 +388,13 @@ class DualBalance:
     def _features(self, k: np.ndarray) -> np.ndarray:
         """Scaled feature columns, centred: D does not see the shift, rounding does."""
         F = self.rows.columns(self.pairs.features[k])
-        F = (F - F.mean(0)) * self.pairs.scale[k]
+        F = (F - self.pairs.centre[k]) * self.pairs.scale[k]
         return F.astype(self.rows.dtype, copy=False)
 
     def _chunk(self, number: int, w: np.ndarray, gradient: bool) -> tuple:
         T = self.kept[number] if self.kept is not None else self._indicators(number)
         w_ = w.astype(T.dtype, copy=False)[:, None]
-        s = (w_[:, 0] @ T).astype(np.float64)
-        inverse_s, inverse_c = group_rates(s, float(w.sum()), self.eps)
+        inverse_s, inverse_c = group_rates(w @ T, float(w.sum()))
         A = T * (inverse_s + inverse_c).astype(T.dtype)
         A -= inverse_c.astype(T.dtype)
         wA = w_ * A
@@ -405,7 +449,6 @@ class ProbeBalance:
 
     def __init__(self, rows: Any, pairs: Pairs, seed: int, n_probes: int | None = None) -> None:
         self.rows, self.pairs = rows, pairs
-        self.eps = float(np.finfo(rows.dtype).eps)
         self.n_probes = n_probes or probe_count(PROBE_ERROR)
         draw = np.random.default_rng(seed).integers(
             0, 2, size=(len(pairs.treatments), self.n_probes), dtype=np.int8
@@ -445,8 +488,8 @@ class ProbeBalance:
     def _estimate(self, w: np.ndarray) -> tuple:
         dtype = self.rows.dtype
         w_ = w.astype(dtype, copy=False)
-        s, x, together = add_up(self.rows.map(self._group_sums, w_, dense=False))
-        inverse_s, inverse_c = group_rates(s, float(w.sum()), self.eps)
+        s, x, together = add_up(self.rows.map(self._group_sums, w, dense=False))
+        inverse_s, inverse_c = group_rates(s, float(w.sum()))
         uZ = ((inverse_s + inverse_c)[:, None] * self.Z).astype(dtype)
         offset = (inverse_c @ self.Z).astype(dtype)
         parts = self.rows.map(self._projection, w_, message=(uZ, offset), dense=False)
@@ -542,7 +585,8 @@ def make_balance(rows: Any, pairs: Pairs, form: str, seed: int) -> Term:
     n, d, t = rows.n, pairs.features.size, len(pairs.treatments)
     if form == "auto":
         fits = d * t <= LARGEST_MATRIX
-        squares = n < d and n * n <= LARGEST_MATRIX
+        # X X' costs n n d once, which some twenty evaluations have to earn.
+        squares = n * (t + d / 20) < d * t and n * n <= LARGEST_MATRIX
         if squares and (fits or n <= 4 * probe_count(PROBE_ERROR)):
             form = "dual"
         else:
@@ -551,7 +595,11 @@ def make_balance(rows: Any, pairs: Pairs, form: str, seed: int) -> Term:
         return DualBalance(rows, pairs)
     if form == "probes":
         return ProbeBalance(rows, pairs, seed)
-    return SymmetricPrimalBalance(rows, pairs) if pairs.symmetric else PrimalBalance(rows, pairs)
+    if pairs.symmetric:
+        return SymmetricPrimalBalance(rows, pairs)
+    if rows.sparse and min(d, t) <= NARROW:
+        return SparsePrimalBalance(rows, pairs)
+    return PrimalBalance(rows, pairs)
 
 
 # --------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from .weights import (
     check_weights,
     check_word,
     spoken,
+    whole_or_not_at_all,
     with_callbacks,
 )
 
@@ -52,7 +53,8 @@ def check_start(init: Any, n: int, K: int, d: int) -> Any:
         if given.shape != (n,):
             raise ValueError(f"init has {given.size} labels but X has {n} rows")
         if given.dtype.kind == "f" and not (given == np.floor(given)).all():
-            raise ValueError("init of one dimension holds labels, which should be integers")
+            bad = given[~(given == np.floor(given))][0]
+            raise ValueError(f"init has label {bad}; labels should be integers in 0..{K - 1}")
         if given.min() < 0 or given.max() >= K:
             bad = given[(given < 0) | (given >= K)][0]
             raise ValueError(f"init has label {bad}; labels should be in 0..{K - 1}")
@@ -62,7 +64,8 @@ def check_start(init: Any, n: int, K: int, d: int) -> Any:
             f"init has shape {given.shape}; centres should be (n_clusters, n_features) = ({K}, {d})"
         )
     if not np.isfinite(given).all():
-        raise ValueError("init has centres that are not finite")
+        k, j = np.argwhere(~np.isfinite(given))[0]
+        raise ValueError(f"init[{k}, {j}]={given[k, j]} should be finite")
     return given.astype(np.float64)
 
 
@@ -269,7 +272,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         -------
         self
         """
-        with self._whole_or_not_at_all(), spoken(self.verbose):
+        with whole_or_not_at_all(self), spoken(self.verbose):
             self._check_parameters()
             encoded = self._at_the_door(X, sample_weight, self.cluster_on)
             rows, a, K = encoded.rows, encoded.a, self.n_clusters
@@ -297,9 +300,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                         sub.call_on_fit_task_begin(estimator=self)
                     generator = np.random.RandomState(seed)
                     start = start_clusters(rows, encoded.distance, a, K, init, generator)
-                    watch = self._watcher(sub, f"start {number + 1}, ")
-                    if self.verbose < 2 and sub is None:
-                        watch = _solver.watch_nothing
+                    watch = self._watcher(sub, self.verbose > 1, f"start {number + 1}, ")
                     found = solve(problem, start, max_iter=self.max_iter, tol=self.tol, watch=watch)
                     if self.verbose:
                         logger.info(
@@ -333,8 +334,12 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         self.labels_ = clusters.labels
         self.cluster_centers_ = C.astype(rows.dtype, copy=False)
         self.inertia_ = float(solution.w @ clusters.e)
-        self._distance_columns = distance.columns
-        self._shift = rows.shift
+        # What predict needs, to the last digit of the fit: the columns of the distance, their
+        # shift and centres in shifted values, and which clusters have a centre at all (the
+        # procedure "paper" may leave some empty, and does not choose them).
+        self._distance_columns, self._shift = distance.columns, rows.shift
+        self._chosen = np.arange(K) if self.solver != "paper" else np.unique(clusters.labels)
+        self._centres = clusters.C
         used = np.unique(clusters.labels[encoded.a > 0]).size
         if used < K:
             warnings.warn(
@@ -349,19 +354,20 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         X = validate_data(
             self, X, reset=False, accept_sparse="csr", dtype=STORED_AS_GIVEN, order="C"
         )
-        rows = as_rows(X, self.n_threads)
-        shift = None if rows.sparse else self._shift
-        centres = self.cluster_centers_.astype(np.float64)
-        if shift is not None:
-            centres = centres - shift
-        distance = Distance(self._distance_columns)
-        return rows.with_shift(shift), distance, centres[:, distance.columns]
+        rows, distance, centres = (
+            as_rows(X, self.n_threads),
+            Distance(self._distance_columns),
+            self._centres,
+        )
+        if rows.sparse and self._shift is not None:
+            return rows, distance, centres + self._shift[distance.columns]
+        return rows.with_shift(self._shift), distance, centres
 
     def predict(self, X):
         """Nearest centre of each row, by the columns of the distance. Returns labels (n,)."""
         rows, distance, C = self._new_rows(X)
         with rows.threads():
-            return _kmeans.label(rows, distance, C).labels
+            return self._chosen[_kmeans.label(rows, distance, C[self._chosen]).labels]
 
     def transform(self, X):
         """Distance of each row to each centre. Returns an array (n, n_clusters)."""
@@ -383,7 +389,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         rows, distance, C = self._new_rows(X)
         a = check_weights(sample_weight, rows.n)
         with rows.threads():
-            e = _kmeans.label(rows, distance, C).e
+            e = _kmeans.label(rows, distance, C[self._chosen]).e
         return -float(a @ e) / float(a.sum())
 
     @property

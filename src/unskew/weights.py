@@ -19,6 +19,7 @@ from . import _solver, _terms
 from ._blocks import Rows
 from ._encode import Encoded, encode, find_columns
 from ._kmeans import Distance
+from .metrics import kish_size
 
 try:  # scikit-learn 1.9 brought callbacks
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -112,19 +113,46 @@ def as_rows(X: Any, n_threads: int | None) -> Rows:
 
 @contextmanager
 def spoken(verbose: int):
-    """Let ``verbose`` be heard where nobody has set up logging."""
-    if not verbose or logger.hasHandlers():
+    """Let ``verbose`` be heard: at the level of its messages, and where nobody set up logging."""
+    if not verbose:
         yield
         return
-    handler, level = logging.StreamHandler(), logger.level
-    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    level, handler = logger.level, None
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        logger.addHandler(handler)
+    if not logger.isEnabledFor(logging.INFO):
+        logger.setLevel(logging.INFO)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
         logger.setLevel(level)
+        if handler is not None:
+            logger.removeHandler(handler)
+
+
+@contextmanager
+def whole_or_not_at_all(estimator: BaseEstimator):
+    """A fit that fails leaves everything that was learned before, and nothing else."""
+    given = set(estimator.get_params(deep=False))
+
+    def learned() -> dict:
+        # scikit-learn's callbacks clear up after themselves, also after a failure.
+        return {
+            name: value
+            for name, value in vars(estimator).items()
+            if name not in given and not name.startswith(("_skl", "_callback", "_parent"))
+        }
+
+    before = learned()
+    try:
+        yield
+    except BaseException:
+        for name in learned():
+            delattr(estimator, name)
+        vars(estimator).update(before)
+        raise
 
 
 class _Decorrelator(CallbackSupportMixin, BaseEstimator):
@@ -172,6 +200,8 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
         check_number("tol", self.tol, low=0)
         if self.n_threads is not None:
             check_number("n_threads", self.n_threads, numbers.Integral, low=1)
+        if not isinstance(self.verbose, (bool, np.bool_)):
+            check_number("verbose", self.verbose, numbers.Integral, low=0)
 
     def _at_the_door(self, X: Any, sample_weight: Any, cluster_on: str) -> Encoded:
         X = validate_data(
@@ -194,14 +224,15 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
                     f"suspects={self.suspects!r} names {which}, which leaves no pair of a suspect "
                     "and another column to balance; None balances all pairs"
                 )
-        return encode(
-            as_rows(X, self.n_threads),
-            a,
-            suspects=suspects,
-            cluster_on=cluster_on,
-            n_bins=self.n_bins,
-            standardise=self.scale == "relative",
-        )
+        with as_rows(X, self.n_threads).threads() as rows:
+            return encode(
+                rows,
+                a,
+                suspects=suspects,
+                cluster_on=cluster_on,
+                n_bins=self.n_bins,
+                standardise=self.scale == "relative",
+            )
 
     def _make_problem(
         self, encoded: Encoded, distance: Distance | None, seed: int
@@ -220,7 +251,7 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             rates = {
                 "total": 1.0,
                 "inertia_rate": 1.0,
-                "balance_rate": float(self.balance_strength),
+                "balance_rate": float(self.balance_strength) if balance is not None else 0.0,
                 "spread_rate": float(self.spread_strength),
                 "mass_rate": mass if by_paper else 0.0,
             }
@@ -228,16 +259,16 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             V0 = float((encoded.columns.sd[distance.columns] ** 2).sum()) if distance else 0.0
             # D is standardised here: entries of the size of rounding are no imbalance.
             rounding = (64 * np.finfo(rows.dtype).eps) ** 2 * (balance.n_pairs if balance else 1)
-            if B0 <= rounding:
+            nothing = B0 <= rounding
+            if nothing:
                 left_out.append("balance left out: no imbalance at the start")
-                balance = None
             if distance is not None and V0 == 0:
                 left_out.append("inertia left out: the columns of the distance are constant")
             spread = float(self.spread_strength)
             rates = {
                 "total": N,
                 "inertia_rate": 1.0 / (N * V0) if V0 > 0 else 0.0,
-                "balance_rate": float(self.balance_strength) / B0 if balance is not None else 0.0,
+                "balance_rate": 0.0 if nothing else float(self.balance_strength) / B0,
                 "spread_rate": spread / N,
                 "constant": -spread,
             }
@@ -263,10 +294,9 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             self.weights_ = w * problem.inverse_a
         self.objective_ = solution.objective
         self.imbalance_start_ = B0
-        self.imbalance_ = problem.balance.report(w) if problem.balance is not None else B0
+        self.imbalance_ = problem.balance.report(w) if problem.balance is not None else 0.0
         self.effective_sample_size_ = _terms.effective_share(w, problem.inverse_a, problem.N)
-        squares = float(w @ w)
-        self.kish_size_ = float(w.sum()) ** 2 / squares if squares > 0 else 0.0
+        self.kish_size_ = kish_size(w) if w.any() else 0.0
         self.history_ = solution.history
         self.n_iter_ = solution.n_iter
         self.status_ = solution.status + (f" ({left_out})" if left_out else "")
@@ -281,27 +311,11 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
                 stacklevel=TO_THE_CALLER,
             )
 
-    @contextmanager
-    def _whole_or_not_at_all(self):
-        """A fit that fails leaves the fitted attributes of before."""
-
-        def fitted() -> dict:
-            return {k: v for k, v in vars(self).items() if k.endswith("_") and k[0] != "_"}
-
-        before = fitted()
-        try:
-            yield
-        except BaseException:
-            for name in fitted():
-                delattr(self, name)
-            vars(self).update(before)
-            raise
-
-    def _watcher(self, context: Any, prefix: str = "") -> _solver.Watcher:
+    def _watcher(self, context: Any, speak: bool, prefix: str = "") -> _solver.Watcher:
         """Tell logging and scikit-learn's callbacks about each iteration."""
 
         def watch(iteration: int, terms: dict[str, float]) -> bool:
-            if self.verbose:
+            if speak:
                 shown = ", ".join(f"{name} {value:.6g}" for name, value in terms.items())
                 logger.info(
                     "%siteration %d: objective %.8g (%s)",
@@ -438,7 +452,7 @@ class DecorrelationWeights(_Decorrelator):
         -------
         self
         """
-        with self._whole_or_not_at_all(), spoken(self.verbose):
+        with whole_or_not_at_all(self), spoken(self.verbose):
             self._check_parameters()
             encoded = self._at_the_door(X, sample_weight, "all")
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -448,7 +462,8 @@ class DecorrelationWeights(_Decorrelator):
                 context.call_on_fit_task_begin(estimator=self, X=X)
             with encoded.rows.threads():
                 problem, B0, left_out = self._make_problem(encoded, None, seed)
-                how = {"max_iter": self.max_iter, "tol": self.tol, "watch": self._watcher(context)}
+                watch = self._watcher(context, speak=self.verbose > 0)
+                how = {"max_iter": self.max_iter, "tol": self.tol, "watch": watch}
                 if self.solver == "paper":
                     solution = _solver.follow_paper(problem, None, **how)
                 else:

@@ -73,7 +73,10 @@ def main(arguments: list[str] | None = None) -> int:
         print("\nstopped; the same command continues from here", file=sys.stderr)
         return 130
     for path in paths:
-        print(path)
+        if path.suffix == ".md":
+            print(path.read_text(encoding="utf-8"))
+    for path in paths:
+        print(path, file=sys.stderr)
     print(f"{time.monotonic() - begin:.0f} s", file=sys.stderr)
     return 0
 
