@@ -463,6 +463,9 @@ BAD_PARAMETERS = [
     ({"n_clusters": 0}, ValueError, r"n_clusters=0 should be >= 1"),
     ({"n_clusters": 500}, ValueError, r"n_clusters=500 should be <= n_samples=400"),
     ({"n_clusters": 2.5}, TypeError, r"n_clusters=2.5 should be an integer"),
+    ({"n_clusters": "4"}, TypeError, r"n_clusters='4' should be an integer, not str"),
+    ({"verbose": "yes"}, TypeError, r"verbose='yes' should be an integer"),
+    ({"init": np.full(400, 0.5)}, ValueError, r"init has label 0.5; labels should be integers"),
     ({"n_clusters": "auto"}, ValueError, r"n_clusters='auto' should be a number"),
     ({"balance_strength": "auto"}, ValueError, r"balance_strength='auto' should be a number"),
     ({"balance_strength": -1}, ValueError, r"balance_strength=-1 should be >= 0"),
@@ -567,6 +570,137 @@ def test_values_whose_squares_overflow_are_refused(rng):
         DCKM(2).fit(X)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_name_their_column(rng, value):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(rng.normal(size=(20, 3)), columns=["age", "bmi", "pulse"])
+    frame.loc[3, "bmi"] = value
+    for model in (DCKM(2), DecorrelationWeights()):
+        with pytest.raises(ValueError, match=r"column 'bmi' of X contains (NaN|inf)"):
+            model.fit(frame)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_text_columns_are_refused_by_name_with_the_remedy(library):
+    table = pytest.importorskip(library).DataFrame({"x": [1.0, 2, 3], "site": ["n", "s", "n"]})
+    with pytest.raises(ValueError, match=r"column 'site' of X does not hold numbers; encode it"):
+        DCKM(2, suspects=["site"]).fit(table)
+
+
+def test_a_spread_that_vanishes_in_floating_point_is_refused(rng):
+    with pytest.raises(ValueError, match=r"column 0 of X varies by .* Rescale it"):
+        DCKM(2).fit(rng.normal(size=(20, 3)) * 1e-200)
+
+
+def test_weights_on_few_rows_warn(data):
+    with pytest.warns(UserWarning, match=r"rest on few rows. Raise spread_strength"):
+        DCKM(4, balance_strength=0, spread_strength=0, n_init=1, random_state=0).fit(data.X)
+
+
+# --- what a review found
+
+
+def test_shares_of_the_suspects_are_held(rng):
+    data = make_site_footprint(600, rate=0.9, random_state=0)
+    a = rng.random(600) + 0.5
+    X = np.c_[data.X, rng.normal(size=600) + data.y]  # a continuous suspect beside the sites
+    suspects = [*data.suspects, X.shape[1] - 1]
+    for model in (
+        DCKM(4, suspects=suspects, n_init=1, random_state=0),
+        DecorrelationWeights(suspects=suspects, tol=1e-6, max_iter=500),
+        DCKM(4, suspects=suspects, n_init=1, random_state=0, min_effective_size=0.6),
+    ):
+        w = a * model.fit(X, sample_weight=a).weights_
+        before = np.bincount(data.site, a) / a.sum()
+        np.testing.assert_allclose(np.bincount(data.site, w) / w.sum(), before, atol=1e-9)
+        assert model.imbalance_ < model.imbalance_start_
+        assert (np.diff(model.history_["objective"]) <= 0).all()
+
+
+def test_imbalance_is_measured_where_the_balance_was_left_out():
+    X = np.repeat(np.array(np.meshgrid([0, 1.0], [0, 1.0], [0, 1.0])).reshape(3, -1).T, 5, axis=0)
+    model = DCKM(3, init="principal").fit(X)
+    assert "balance left out" in model.status_
+    assert model.imbalance_start_ == pytest.approx(0, abs=1e-20)
+    assert model.imbalance_ > 0.1
+
+
+def test_no_sleeping_row_is_left_where_waking_it_would_help(rng):
+    X = rng.normal(size=(400, 5))
+    X[:200] += 3
+    model = DCKM(2, init="principal", tol=1e-6, max_iter=300).fit(X)
+    again = DecorrelationWeights(tol=1e-6, max_iter=500).fit(X)
+    for fitted, tol in ((model, 1e-6), (again, 1e-6)):
+        assert fitted.status_ == "converged", tol
+        assert fitted.weights_.min() < 1e-3  # there are rows at the bound
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e4])
+def test_sparse_float32_far_from_zero_agrees_with_dense(rng, offset):
+    X = (rng.normal(size=(200, 5)) + 3 * rng.integers(0, 2, 200)[:, None] + offset).astype("f4")
+    dense = DCKM(2, init="principal").fit(X)
+    sparse = DCKM(2, init="principal").fit(sp.csr_array(X))
+    assert sparse.inertia_ == pytest.approx(dense.inertia_, rel=0.02)
+    np.testing.assert_array_equal(sparse.labels_, dense.labels_)
+
+
+def test_a_rare_treatment_counts_in_small_integers_too():
+    X = np.zeros((200_000, 2), dtype=np.uint8)
+    X[:100_000, 0] = 1
+    X[0, 1] = 1
+    model = DecorrelationWeights(scale="paper", max_iter=1, tol=100.0)  # the start is of interest
+    small, large = (clone(model).fit(data).imbalance_start_ for data in (X, X * 1.0))
+    assert small == pytest.approx(large, rel=1e-4)
+    assert large > 0.2
+
+
+def test_predict_repeats_the_labels_where_digits_are_few(rng):
+    X = (rng.normal(size=(500, 3)) + 1e6).astype(np.float32)
+    model = DCKM(4, n_init=1, random_state=0).fit(X)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+def test_paper_solver_never_predicts_an_empty_cluster(rng):
+    X = np.where(rng.random((40, 12)) < 0.5, 1.0, -1.0)
+    start = rng.integers(0, 2, 40)  # clusters 2 and 3 have no members
+    model = DCKM(4, scale="paper", solver="paper", init=start, max_iter=20, tol=0.01)
+    with pytest.warns(ConvergenceWarning, match="distinct clusters"):
+        model.fit(X)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+def test_wide_sparse_data_with_a_suspect_stay_sparse(rng, monkeypatch):
+    X = sp.random_array((300, 5000), density=0.01, rng=rng, format="csr")
+    X.data[:] = 1.0
+    X = sp.hstack([sp.csr_array((rng.random((300, 1)) < 0.4) * 1.0), X], format="csr")
+    expected = DecorrelationWeights(suspects=[0], max_iter=5, tol=1.0).fit(X.toarray())
+    whole = sp.csr_array.toarray
+
+    def narrow_only(matrix, *args, **kwargs):
+        assert matrix.shape[1] < 100, "a wide tile became dense"
+        return whole(matrix, *args, **kwargs)
+
+    monkeypatch.setattr(sp.csr_array, "toarray", narrow_only)
+    found = DecorrelationWeights(suspects=[0], max_iter=5, tol=1.0).fit(X)
+    np.testing.assert_allclose(found.weights_, expected.weights_, atol=1e-8)
+
+
+def test_absent_rows_with_wild_values_change_nothing_in_the_dual_form(rng):
+    X = (rng.random((40, 80)) < 0.4).astype(np.float32)
+    a = np.ones(40)
+    a[0] = 0
+    wild = X.copy()
+    wild[0] = 1e5
+    one = DecorrelationWeights(max_iter=5, tol=1.0).fit(X, sample_weight=a)
+    other = DecorrelationWeights(max_iter=5, tol=1.0).fit(wild, sample_weight=a)
+    np.testing.assert_allclose(one.weights_, other.weights_, atol=1e-4)
+
+
+def test_principal_start_of_constant_wide_data():
+    with pytest.warns(ConvergenceWarning, match="distinct clusters"):
+        DCKM(2, init="principal").fit(np.ones((10, 2100)))
+
+
 def test_a_warning_points_at_the_line_that_called_fit(data):
     with pytest.warns(ConvergenceWarning) as caught:
         DCKM(4, max_iter=1, n_init=1, random_state=0).fit(data.X)
@@ -578,6 +712,10 @@ def test_a_failed_fit_leaves_the_estimator_as_it_was(data):
     before = dict(vars(model))
     with pytest.raises(ValueError, match="n_clusters=4"):
         model.fit(np.ones((2, 3)))
+    assert vars(model) == before
+    # Also when it fails at the very end, by a warning that is an error.
+    with pytest.raises(ConvergenceWarning):
+        model.fit(np.repeat(np.eye(3), 5, axis=0) + 1000)
     assert vars(model) == before
     fresh = DCKM(4)
     with pytest.raises(ValueError, match="n_clusters=4"):

@@ -129,7 +129,7 @@ def test_objective_is_the_formula_of_the_docstring(rng):
 @pytest.mark.parametrize("estimator", [DCKM, DecorrelationWeights])
 def test_floor_of_the_effective_size_holds_and_costs(floor, estimator):
     data = make_site_footprint(500, rate=0.8, random_state=0)
-    settings = {"suspects": data.suspects, "random_state": 0}
+    settings = {"suspects": data.suspects, "random_state": 0, "spread_strength": 0.03}
     if estimator is DCKM:
         settings |= {"n_clusters": 4, "n_init": 1}
     free = estimator(**settings).fit(data.X)
@@ -160,7 +160,7 @@ def test_a_held_floor_is_a_better_point_than_clipping_back_afterwards():
 
 def test_paper_scale_with_descent_keeps_the_sum_of_weights_at_one():
     data = make_site_footprint(300, random_state=0)
-    model = DCKM(4, scale="paper", balance_strength=0.01, n_init=1, random_state=0).fit(data.X)
+    model = DCKM(4, scale="paper", spread_strength=1000, n_init=1, random_state=0).fit(data.X)
     assert model.weights_.sum() == pytest.approx(1.0, rel=1e-12)
     assert model.history_["mass"].max() == 0
 

@@ -25,10 +25,16 @@ class Columns(NamedTuple):
     two_valued: np.ndarray
 
 
-def describe_columns(rows: Rows, a: np.ndarray) -> Columns:
-    """Two passes: range and mean, then the spread about it and whether a third value occurs."""
+def describe_columns(rows: Rows, a: np.ndarray, names: np.ndarray | None = None) -> Columns:
+    """Two passes: range and mean, then the spread about it and whether a third value occurs.
+
+    Refuses, by name, columns with values that are not finite or whose squares are not.
+    """
     N = float(a.sum())
     largest = np.sqrt(np.finfo(rows.dtype).max / rows.d) / 4
+
+    def called(k: int) -> str:
+        return f"column {k} of X" if names is None else f"column {names[k]!r} of X"
 
     def first(tile: Any, a_: np.ndarray) -> tuple:
         size = abs(tile).max(axis=0)
@@ -48,11 +54,16 @@ def describe_columns(rows: Rows, a: np.ndarray) -> Columns:
     for part_low, part_high, part, part_size in rows.map(first, a, dense=False):
         low, high, total = np.minimum(low, part_low), np.maximum(high, part_high), total + part
         size = np.maximum(size, part_size)
-    if (size > largest).any():
+    for k in np.flatnonzero(~(size <= largest))[:1]:
+        if not np.isfinite(size[k]):
+            what = "NaN" if np.isnan(size[k]) else "inf"
+            raise ValueError(
+                f"{called(k)} contains {what}; all values should be finite. Fill in or leave out "
+                "the rows concerned"
+            )
         raise ValueError(
-            f"column {int(size.argmax())} of X has values of size {size.max():.3g}; they should be "
-            f"<= {largest:.3g} so that squared distances do not overflow in {rows.dtype}; "
-            "rescale it"
+            f"{called(k)} has values of size {size[k]:.3g}; they should be <= {largest:.3g} so "
+            f"that squared distances do not overflow in {rows.dtype}. Rescale it"
         )
     mean = total / N
 
@@ -81,6 +92,11 @@ def describe_columns(rows: Rows, a: np.ndarray) -> Columns:
     zeros = stored < (a > 0).sum()
     third = third + (zeros & (low != 0) & (high != 0))
     sd = np.where(high > low, np.sqrt(variance), 0.0)
+    for k in np.flatnonzero((high > low) & (sd == 0))[:1]:
+        raise ValueError(
+            f"{called(k)} varies by {high[k] - low[k]:.3g}, whose square is 0 in floating point. "
+            "Rescale it"
+        )
     return Columns(low, high, mean, sd, (third == 0) & (high > low))
 
 
@@ -141,6 +157,28 @@ def make_pairs(
             others = treatments.take(of_others)
             rectangles.append(Pairs(k, others, nothing, scale[k], centre[k], gap[k]))
     return rectangles
+
+
+def hold_suspects(rows: Rows, treatments: Treatments, suspects: np.ndarray) -> Any:
+    """Indicators of the suspects' treatments, n x q in CSR; None if all of them are constant."""
+    own = treatments.take(np.flatnonzero(np.isin(treatments.column, suspects)))
+    if len(own) == 0:
+        return None
+
+    def indicators(tile: Any) -> Any:
+        values = tile[:, own.column]
+        values = values.toarray() if sp.issparse(values) else values
+        return sp.csr_array(own.of_column_values(values).astype(np.float64))
+
+    return sp.vstack(list(rows.map(indicators, dense=False)), format="csr")
+
+
+def find_text_column(X: Any) -> Any:
+    """The first column of a table that is neither numbers nor truth values, or None."""
+    for name in getattr(X, "columns", ()):
+        if np.asarray(X[name]).dtype.kind not in "buif":
+            return name
+    return None
 
 
 def find_columns(named: Any, names: np.ndarray | None, d: int, parameter: str) -> np.ndarray:
@@ -205,6 +243,7 @@ class Encoded(NamedTuple):
     suspects: np.ndarray | None
     distance: Distance
     rectangles: list[Pairs]
+    held: Any
 
 
 def encode(
@@ -215,8 +254,9 @@ def encode(
     cluster_on: str,
     n_bins: int,
     standardise: bool,
+    names: np.ndarray | None = None,
 ) -> Encoded:
-    columns = describe_columns(rows, a)
+    columns = describe_columns(rows, a, names)
     rows = rows.with_shift(shift_for(columns, rows.sparse))
     treatments = make_treatments(rows, a, columns, n_bins)
     if standardise:
@@ -233,4 +273,5 @@ def encode(
         suspects,
         Distance(np.flatnonzero(in_distance)),
         make_pairs(columns, treatments, suspects, scale, rows.shift),
+        None if suspects is None else hold_suspects(rows, treatments, suspects),
     )

@@ -33,6 +33,9 @@ class Problem(NamedTuple):
     a          design weights, inverse_a = 1/a (0 where a is 0), N = sum(a)
     total      sum(w) that ``descend`` holds
     floor      smallest effective share allowed, or None
+    held       n x q indicators (CSR) whose weighted shares ``descend`` holds at their start, or
+               None: the suspects' own distribution. Without it the cheapest way to untie a site
+               from the rest is to empty all sites but one.
     """
 
     rows: Any
@@ -48,6 +51,7 @@ class Problem(NamedTuple):
     mass_rate: float = 0.0
     constant: float = 0.0
     floor: float | None = None
+    held: Any = None
 
     def terms(self, w: np.ndarray, e: np.ndarray, balance: float | None = None) -> dict[str, float]:
         """Each term as it enters J; they add up to it."""
@@ -131,23 +135,25 @@ def step_weights(
     tol: float,
     each: Callable[[np.ndarray, float], bool] | None = None,
 ) -> WeightStep:
-    """Lower J over w at fixed e, on {w >= 0, sum(w) = total, effective share >= floor}.
+    """Lower J over w at fixed e, on {w >= 0, sum(w) = total, held shares as at the start,
+    effective share >= floor}.
 
     L-BFGS on y with w = total y^2 / ||y||^2: the bounds are gone, the sum holds by itself. y
     carries a factor sqrt(a), so inner products, and with them every step, are those of repeated
-    rows. A trial below the floor is pulled back along w -> (1 - r) w_even + r w, the nearest point
-    of the floor's ball, and direction and memory are kept tangent to the floor while it holds.
+    rows. A trial is brought back by tilting, w exp(T lambda) with the shares of ``held`` right,
+    and from below the floor along w -> (1 - r) w_even + r w, the nearest point of the floor's
+    ball; direction and memory are kept tangent to what holds.
     Stops when a step lowers J by less than tol |J|, or when no step lowers it; but rows that y = 0
     has put to sleep are woken first where J falls with their weight.
     """
     y = np.sqrt(w)
     J, g = _value_and_gradient_in_y(problem, y, e)
     memory: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=MEMORY)
-    g, on_floor = _along_floor(problem, y, g)
+    g, on_floor = _tangent(problem, y, g)
     for done in range(n_steps):
         direction = _quasi_newton(g, memory, y)
-        if on_floor:
-            direction = _along_floor(problem, y, direction, always=True)[0]
+        if on_floor or problem.held is not None:
+            direction = _tangent(problem, y, direction, on_floor)[0]
         slope = float(direction @ g)
         if not slope < 0:
             memory.clear()
@@ -168,7 +174,7 @@ def step_weights(
             return WeightStep(_weights(problem, y), J, done, True)
         y_new, J_new, g_new = found
         was_on_floor = on_floor
-        g_new, on_floor = _along_floor(problem, y_new, g_new)
+        g_new, on_floor = _tangent(problem, y_new, g_new)
         if woken or on_floor != was_on_floor:
             memory.clear()
         else:
@@ -228,7 +234,7 @@ def _search(problem, y, e, J, direction, slope):
     """Halve the step until J falls enough; None when rounding is reached first."""
     size = 1.0
     while size > 1e-12:
-        trial = _inside_floor(problem, y + size * direction)
+        trial = _feasible(problem, y + size * direction)
         J_trial, g_trial = _value_and_gradient_in_y(problem, trial, e)
         if np.isfinite(J_trial) and np.isfinite(g_trial).all() and J_trial < J:
             if J_trial <= J + 1e-4 * size * slope:
@@ -253,7 +259,7 @@ def _wake(problem: Problem, y: np.ndarray, e: np.ndarray, J: float):
     gain = -float(reduced[asleep] @ even[asleep])
     share = 0.1
     while asleep.any() and share > 1e-7:
-        trial = _inside_floor(problem, np.sqrt(w + share * even * asleep))
+        trial = _feasible(problem, np.sqrt(w + share * even * asleep))
         J_trial, g_trial = _value_and_gradient_in_y(problem, trial, e)
         if np.isfinite(g_trial).all() and J_trial <= J - 1e-4 * share * gain and J_trial < J:
             return trial, J_trial, g_trial
@@ -261,33 +267,77 @@ def _wake(problem: Problem, y: np.ndarray, e: np.ndarray, J: float):
     return None
 
 
-def _inside_floor(problem: Problem, y: np.ndarray) -> np.ndarray:
-    """y, or the point of the floor nearest to it: m = 1 + r (m - 1) with the share exactly there.
+def _feasible(problem: Problem, y: np.ndarray) -> np.ndarray:
+    """The trial brought back into the feasible set: held shares first, then the floor.
 
-    share = 1 / (1 + r^2 v) with v = sum(a (m - 1)^2) / N for m of mean 1.
+    Even weights have the held shares, so pulling towards them keeps what tilting made right.
     """
+    if problem.held is not None:
+        y = _tilted(problem, y)
     if problem.floor is None:
         return y
     w = _weights(problem, y)
     share = _terms.effective_share(w, problem.inverse_a, problem.N)
     if share >= problem.floor:
         return y
+    # share = 1 / (1 + r^2 v) with v = sum(a (m - 1)^2) / N for m of mean 1.
     r = np.sqrt((1.0 / problem.floor - 1.0) / (1.0 / share - 1.0))
     even = problem.a * (problem.total / problem.N)
     # A hair inside, so that rounding does not put the result below the floor.
     return np.sqrt(even + r * (1 - 1e-12) * (w - even)) * np.where(y < 0, -1.0, 1.0)
 
 
-def _along_floor(problem: Problem, y: np.ndarray, g: np.ndarray, always: bool = False):
-    """g less its part along the floor's normal, where descent would cross the floor."""
-    if problem.floor is None:
+def _tilted(problem: Problem, y: np.ndarray) -> np.ndarray:
+    """w exp(T lambda), the nearest weights in relative entropy with the held shares: Newton on
+    the convex dual, whose gradient is the error of the shares. nan where there are none (a held
+    group has lost all weight), which no search accepts."""
+    T = problem.held
+    wanted = T.T @ problem.a / problem.N
+    p = _weights(problem, y) / problem.total
+    tilt = np.ones_like(y)
+    for _ in range(30):
+        error = T.T @ p - wanted
+        if np.abs(error).max() < 1e-13:
+            return y * np.sqrt(tilt)
+        shares = error + wanted
+        covariance = (T.T @ (T * p[:, None])).toarray() - np.outer(shares, shares)
+        move = T @ np.linalg.lstsq(covariance, error, rcond=1e-12)[0]
+        factor = np.exp(-np.clip(move - move @ p, -2.0, 2.0))
+        tilt *= factor
+        p = p * factor
+        p /= p.sum()
+    return y * np.sqrt(tilt) if np.abs(error).max() < 1e-9 else np.full_like(y, np.nan)
+
+
+def _tangent(
+    problem: Problem, y: np.ndarray, g: np.ndarray, on_floor: bool | None = None
+) -> tuple[np.ndarray, bool]:
+    """g less its part that would change the held shares or cross the floor.
+
+    The floor counts where ``on_floor``, or, when that is None, where y is on it and descent along
+    -g would cross it. Normals are those of the shares, y (T_j - s_j / W), and of sum(w^2 / a).
+    """
+    if problem.held is None and problem.floor is None:
         return g, False
     w = _weights(problem, y)
+    if problem.held is not None:
+        T = problem.held
+        shares = T.T @ w / problem.total
+        gram = (T.T @ (T * w[:, None])).toarray() / problem.total - np.outer(shares, shares)
+        along = T.T @ (y * g) / float(y @ y) - shares * float(y @ g) / float(y @ y)
+        part = np.linalg.lstsq(gram, along, rcond=1e-12)[0]
+        g = g - y * (T @ part - shares @ part)
+    if problem.floor is None:
+        return g, False
     share = _terms.effective_share(w, problem.inverse_a, problem.N)
     normal = _in_y(y, w, 2.0 * w * problem.inverse_a, problem.total)
-    outward = -float(g @ normal)
-    square = float(normal @ normal)
-    if square == 0 or not (always or (share <= problem.floor * (1 + 1e-6) and outward > 0)):
+    if problem.held is not None:
+        part = np.linalg.lstsq(gram, T.T @ (y * normal) / float(y @ y), rcond=1e-12)[0]
+        normal = normal - y * (T @ part - shares @ part)
+    outward, square = -float(g @ normal), float(normal @ normal)
+    if on_floor is None:
+        on_floor = share <= problem.floor * (1 + 1e-6) and outward > 0
+    if not on_floor or square == 0:
         return g, False
     return g + (outward / square) * normal, True
 

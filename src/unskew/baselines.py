@@ -32,7 +32,14 @@ from ._encode import describe_columns, find_columns
 from ._kmeans import Distance
 from ._terms import add_up
 from .dckm import check_start, start_clusters
-from .weights import DecorrelationWeights, as_rows, check_number, check_weights, check_word
+from .weights import (
+    DecorrelationWeights,
+    as_rows,
+    check_number,
+    check_weights,
+    check_word,
+    whole_or_not_at_all,
+)
 
 __all__ = [
     "DecorrelatedKMeans",
@@ -115,6 +122,10 @@ class _KMeansFromStart(
         -------
         self
         """
+        with whole_or_not_at_all(self):
+            return self._fit(X, sample_weight)
+
+    def _fit(self, X: Any, sample_weight: Any):
         self._check_parameters()
         X = validate_data(
             self,
@@ -157,14 +168,14 @@ class _KMeansFromStart(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters ({K}). "
                 "Possibly due to duplicate points in X.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         elif self.n_iter_ == self.max_iter:
             warnings.warn(
                 f"{type(self).__name__} used all of max_iter={self.max_iter} iterations of k-means "
                 "and may not have settled; raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 
@@ -549,7 +560,7 @@ class DecorrelatedKMeans(_KMeansFromStart):
                     f"sample_weight has {a[(a != 0) & (a != 1)][0]:g}, but weights='paper' is "
                     "defined for weights 0 and 1 only; use weights='converged'"
                 )
-            how |= {"scale": "paper", "solver": "paper", "max_iter": 20, "tol": 0.01}
+            how |= {"scale": "paper", "solver": "paper", "max_iter": 20, "tol": 0.0}
             how |= {"spread_strength": 0.0, "mass_strength": 0.0}
         else:
             spread = 0.1 if self.spread_strength is None else self.spread_strength

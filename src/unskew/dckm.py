@@ -115,7 +115,13 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     minus its mean elsewhere, divided by the starting standard deviation of k; treatments are the
     two-valued columns (the larger value is treated) and the weighted quantile bins of the others;
     pairs inside a column do not count. With ``suspects`` only pairs of one suspect and one other
-    column enter, in both directions.
+    column enter, in both directions, and the weighted shares of the suspects' own values (or bins)
+    stay what they were: else the weights would rather empty all sites but one than untie the sites
+    from the rest.
+
+    Weights serve two masters: the balance, and the inertia, which lowers the weight of rows far
+    from their centre. So the effective size is below 1 also where there is nothing to balance;
+    ``spread_strength`` and ``min_effective_size`` limit both.
 
     The two solvers. "descent" lowers J by its true gradient: k-means to its end at fixed weights,
     then up to 20 quasi-Newton steps on the weights, in turn; J never rises, and the fit ends when a
@@ -127,26 +133,30 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of clusters.
     balance_strength, spread_strength : float, default=1.0, 0.1
         See J; lambda1 and lambda2 of the paper under ``scale="paper"``.
     mass_strength : float or None
         lambda3, with ``scale="paper", solver="paper"`` only, where None means 1.
-    scale : {"relative", "paper"}
+    scale : {"relative", "paper"}, default="relative"
         "relative": J above. "paper": inertia + lambda1 balance + lambda2 ||w||^2 + lambda3
         (sum(w) - 1)^2, D not divided; with "descent" sum(w) = 1 is held instead of the last term,
         because the paper's J falls to 0 with the weights.
-    solver : {"descent", "paper"}
+    solver : {"descent", "paper"}, default="descent"
+        See above. "paper" does not hold the suspects' shares.
     suspects : str, int, list of names or indices, boolean mask, or None
         Columns through which the bias came in (site, scanner, channel). None: all pairs.
-    cluster_on : {"rest", "all"}
+    cluster_on : {"rest", "all"}, default="rest"
         "rest": suspects are balanced but are not part of the distance; "all": they are.
-    init : {"partition", "random", "k-means++", "principal"} or array
+    init : {"partition", "random", "k-means++", "principal"} or array, default="partition"
         "partition": random labels, as in the paper; "random": random rows as centres;
         "k-means++"; "principal": the first principal component cut at quantiles, deterministic; an
         integer array (n,) of labels; a float array (n_clusters, n_features) of centres.
     n_init : int, default=10
         Random starts; the lowest objective is kept. A start that is not random is run once.
-    max_iter, tol : int, float
+    max_iter, tol : int, float, default=100, 1e-4
+        At most so many rounds; done when a round lowers J by no more than ``tol`` of itself
+        ("descent") or changes it by less than ``tol`` ("paper").
     min_effective_size : float in (0, 1] or None
         Floor for ``effective_sample_size_``, held inside the fit: a step that would leave it is
         pulled back to it and taken only if J falls.
@@ -167,7 +177,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     cluster_centers_ : ndarray (n_clusters, n_features)
         Weighted means. Suspects outside the distance have their weighted mean too, for reading.
     weights_ : ndarray (n,)
-        The multipliers m, of weighted mean 1 (0 for rows of weight 0); under "paper" the paper's w.
+        The multipliers m, of mean 1 weighted by a (0 for rows of weight 0); under "paper" the
+        paper's w.
     inertia_ : float
         sum_i w_i ||x_i - C[label_i]||^2.
     objective_, history_ : float, dict of arrays
@@ -245,10 +256,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
 
     def _check_parameters(self) -> None:
         for name in ("n_clusters", "balance_strength"):
-            if isinstance(getattr(self, name), str):
+            if getattr(self, name) == "auto":
                 raise ValueError(
-                    f"{name}={getattr(self, name)!r} should be a number: "
-                    "DCKM does not choose it by itself"
+                    f"{name}='auto' should be a number: DCKM does not choose it by itself"
                 )
         check_number("n_clusters", self.n_clusters, numbers.Integral, low=1)
         check_number("n_init", self.n_init, numbers.Integral, low=1)
@@ -338,7 +348,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         # shift and centres in shifted values, and which clusters have a centre at all (the
         # procedure "paper" may leave some empty, and does not choose them).
         self._distance_columns, self._shift = distance.columns, rows.shift
-        self._chosen = np.arange(K) if self.solver != "paper" else np.unique(clusters.labels)
+        chosen = np.unique(clusters.labels) if self.solver == "paper" else np.arange(K)
+        self._chosen = chosen.astype(np.int32)
         self._centres = clusters.C
         used = np.unique(clusters.labels[encoded.a > 0]).size
         if used < K:

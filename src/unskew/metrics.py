@@ -18,6 +18,8 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import pairwise_distances_chunked
 from sklearn.utils import check_array, check_random_state
 
+from ._terms import effective_share
+
 __all__ = [
     "adjusted_rand_index",
     "amount_of_correlation",
@@ -416,7 +418,8 @@ def effective_sample_size(weights, base=None):
     a, m = a / a.max(), m / m.max()
     if not (a @ m) > 0:
         raise ValueError("weights * base has sum 0 but should have a positive entry")
-    return float((a @ m) ** 2 / (a.sum() * (a @ m**2)))
+    inverse_a = np.divide(1.0, a, out=np.zeros_like(a), where=a > 0)
+    return effective_share(a * m, inverse_a, float(a.sum()))
 
 
 def kish_size(weights):

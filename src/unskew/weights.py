@@ -17,7 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from . import _solver, _terms
 from ._blocks import Rows
-from ._encode import Encoded, encode, find_columns
+from ._encode import Encoded, encode, find_columns, find_text_column
 from ._kmeans import Distance
 from .metrics import kish_size
 
@@ -39,6 +39,9 @@ logger = logging.getLogger("unskew")
 
 # Storage that is read as it is, tile by tile; anything else becomes float64 at the door.
 STORED_AS_GIVEN = [np.float64, np.float32, np.uint8, np.int8, np.bool_]
+
+# Below this effective size a fit by descent warns.
+FEW = 0.05
 
 # How the fit ended, in words, for the warning that goes with the status.
 NOT_CONVERGED = {
@@ -204,8 +207,20 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             check_number("verbose", self.verbose, numbers.Integral, low=0)
 
     def _at_the_door(self, X: Any, sample_weight: Any, cluster_on: str) -> Encoded:
+        text = find_text_column(X)
+        if text is not None:
+            raise ValueError(
+                f"column {text!r} of X does not hold numbers; encode it first, a category as one "
+                "0/1 column per value (pandas.get_dummies)"
+            )
+        # Finite or not is looked at in the first pass over the tiles.
         X = validate_data(
-            self, X, accept_sparse="csr", dtype=STORED_AS_GIVEN, order="C", ensure_min_samples=1
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=STORED_AS_GIVEN,
+            order="C",
+            ensure_all_finite=False,
         )
         a = check_weights(sample_weight, X.shape[0])
         if self.solver == "paper" and not np.isin(a, (0.0, 1.0)).all():
@@ -215,8 +230,8 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
                 "only; use solver='descent'"
             )
         suspects = None
+        names = getattr(self, "feature_names_in_", None)
         if self.suspects is not None:
-            names = getattr(self, "feature_names_in_", None)
             suspects = find_columns(self.suspects, names, X.shape[1], "suspects")
             if suspects.size in (0, X.shape[1]):
                 which = "no column" if suspects.size == 0 else f"all {X.shape[1]} columns"
@@ -232,6 +247,7 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
                 cluster_on=cluster_on,
                 n_bins=self.n_bins,
                 standardise=self.scale == "relative",
+                names=names,
             )
 
     def _make_problem(
@@ -280,6 +296,7 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             inverse_a=inverse_a,
             N=N,
             floor=self.min_effective_size,
+            held=None if self.solver == "paper" else encoded.held,
             **rates,
         )
         return problem, B0, "; ".join(left_out)
@@ -300,6 +317,13 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
         self.history_ = solution.history
         self.n_iter_ = solution.n_iter
         self.status_ = solution.status + (f" ({left_out})" if left_out else "")
+        if self.solver == "descent" and self.effective_sample_size_ < FEW:
+            warnings.warn(
+                f"effective_sample_size_ is {self.effective_sample_size_:.2g}: the weights rest on "
+                "few rows. Raise spread_strength or set min_effective_size.",
+                UserWarning,
+                stacklevel=TO_THE_CALLER,
+            )
         if solution.status in NOT_CONVERGED and not (
             # The authors' procedure has its number of steps; reaching it is its regular end.
             self.solver == "paper" and solution.status == "max_iter"
@@ -344,7 +368,9 @@ class DecorrelationWeights(_Decorrelator):
         balance_strength * sum(D**2) / B0 + spread_strength * (sum(a m**2) / N - 1)
 
     with B0 the value at m = 1, a = sample_weight and N = sum(a). With ``suspects``, only pairs of
-    one suspect column and one other column enter, in both directions.
+    one suspect column and one other column enter, in both directions, and the weighted shares of
+    the suspects' own values (or bins) stay what they were: else the weights would rather empty all
+    sites but one than untie the sites from the rest.
 
     Parameters
     ----------

@@ -7,9 +7,10 @@ from scipy.sparse.csgraph import laplacian
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
 
+from unskew._blocks import one_blas_thread
 from unskew.feature_selection._graphs import heat_graph, nearest
+from unskew.weights import whole_or_not_at_all
 
 
 def _real(value):
@@ -41,6 +42,10 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
     def fit(self, X, y=None):
         """Rank the columns of X (n_samples, n_features); `y` is ignored. Returns self."""
+        with whole_or_not_at_all(self):
+            return self._fit(X)
+
+    def _fit(self, X):
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         for name, rule in self._rules.items():
             value = getattr(self, name)
@@ -54,7 +59,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         # Most products here are small. With n = 1123, d = 800 on two cores RUFS takes 25 s on one
         # BLAS thread and, when others use the machine too, 190 s on two. One thread also keeps
         # the answer independent of the number of cores.
-        with threadpool_limits(1, "blas"):
+        with one_blas_thread():
             self.scores_ = self._score(X)
         badness = self.scores_ if self._best_is_small else -self.scores_
         self.order_ = np.argsort(badness, kind="stable")
