@@ -27,7 +27,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("name", choices=NAMES, metavar="NAME", help="one of the names below")
     parser.add_argument("--quick", action="store_true", help="a first look, in minutes")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the results")
+    parser.add_argument(
+        "--out", type=Path, default=Path("out"), help="folder of the results (default: ./out)"
+    )
     parser.add_argument("--jobs", type=int, help="processes; the default is one per core")
     parser.add_argument("--retry-failed", action="store_true", help="do failed tasks again")
     return parser
@@ -46,7 +48,14 @@ def main(arguments: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    from . import paper, selection, speed
+    try:
+        from . import paper, runner, selection, speed
+    except ModuleNotFoundError as error:
+        print(
+            f"unskew.bench: {error.name} is not installed; pip install 'unskew[bench]'",
+            file=sys.stderr,
+        )
+        return 2
 
     study = {
         "paper-table": paper.paper_table,
@@ -57,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     }[options.name]
     begin = time.monotonic()
     words = ["python -m unskew.bench", options.name, *(["--quick"] if options.quick else [])]
-    command = " ".join(words) + time.strftime("`, %Y-%m-%d, `%H:%M UTC", time.gmtime())
+    command = " ".join(words)
     how = {"quick": options.quick, "command": command}
     if not alone:
         # Workers are processes of their own; their BLAS is told before it loads.
@@ -69,6 +78,9 @@ def main(arguments: list[str] | None = None) -> int:
     except FileNotFoundError as error:
         print(f"unskew.bench: {error}", file=sys.stderr)
         return 2
+    except runner.StudyFailed as error:
+        print(f"unskew.bench: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("\nstopped; the same command continues from here", file=sys.stderr)
         return 130

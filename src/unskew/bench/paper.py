@@ -13,7 +13,7 @@ from ..dckm import DCKM
 from ..metrics import amount_of_correlation
 from . import methods, render
 from .render import Table
-from .runner import Task, run
+from .runner import StudyFailed, Task, made_by, run, write_rows
 
 LAMBDAS = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 # One setting for all data sets, fixed before the table was made.
@@ -353,6 +353,7 @@ def conclusions(means: list[dict], names: list[str], start: str) -> Table:
 
 def paper_table(folder: Path, cache: Path, *, quick: bool, command: str, **how: Any) -> list[Path]:
     tasks = table_tasks(quick=quick)
+    require_data(tasks)
     rows = run(tasks, cache, **how)
     means = summarise(rows)
     names = [n for n in (*OFFICE_CALTECH, *OFFICE_HOME) if any(m["dataset"] == n for m in means)]
@@ -369,7 +370,7 @@ def paper_table(folder: Path, cache: Path, *, quick: bool, command: str, **how: 
     repeats = max(m["repeats"] for m in means)
     versions = json.loads(rows["versions"][0])
     intro = (
-        f"Made by `{command}` with "
+        f"{made_by(command)} With "
         + ", ".join(f"{k} {v}" for k, v in versions.items())
         + f". {repeats} repeats; NMI is I / sqrt(H H) as in the paper. The fixed setting is "
         f"lambda1 = {FIXED['lambda1']:g}, lambda2 = {FIXED['lambda2']:g}, lambda3 = 1, "
@@ -382,8 +383,6 @@ def paper_table(folder: Path, cache: Path, *, quick: bool, command: str, **how: 
     paths = render.save_tables(
         folder, "paper-table", "DCKM and its rivals on the data of the paper", intro, tables
     )
-    from .runner import write_rows
-
     write_rows(rows.to_dicts(), folder / "paper-table.parquet")
     return [*paths, folder / "paper-table.parquet"]
 
@@ -422,6 +421,7 @@ def paper_correlation(
         )
         for name in (*OFFICE_CALTECH, *OFFICE_HOME)
     ]  # fmt: skip
+    require_data(tasks)
     rows = run(tasks, cache, **how)
     _raise_failures(rows)
     figure = Figure(figsize=(11, 6.5), layout="constrained")
@@ -456,7 +456,7 @@ def paper_correlation(
         *(render.save_figure(folder / f"paper-correlation.{s}", figure) for s in ("png", "svg")),
         *render.save_tables(
             folder, "paper-correlation", "Correlation before and after weighting",
-            f"Made by `{command}`.", [note],
+            made_by(command), [note],
         ),
     ]  # fmt: skip
 
@@ -482,6 +482,7 @@ def paper_sensitivity(
         for one in lambdas
         for two in lambdas
     ]
+    require_data(tasks)
     rows = run(tasks, cache, **how)
     _raise_failures(rows)
     rows = rows.filter(rows["seed"] >= 0)
@@ -523,9 +524,15 @@ def paper_sensitivity(
         *(render.save_figure(folder / f"paper-sensitivity.{s}", figure) for s in ("png", "svg")),
         *render.save_tables(
             folder, "paper-sensitivity", "Sensitivity to the strengths",
-            f"Made by `{command}`.", [note],
+            made_by(command), [note],
         ),
     ]  # fmt: skip
+
+
+def require_data(tasks: list[Task]) -> None:
+    """Missing files stop a study before it starts: they are no result to be stored."""
+    for name in sorted({task.dataset for task in tasks}):
+        methods.load(name)
 
 
 def _mean(rows: Any, dataset: str, column: str) -> float:
@@ -537,6 +544,7 @@ def _raise_failures(rows: Any) -> None:
     failed = rows.filter(rows["status"] == "failed")
     if failed.height:
         first = failed.row(0, named=True)
-        raise RuntimeError(
-            f"{failed.height} tasks failed, the first: {first['dataset']}: {first['reason']}"
+        raise StudyFailed(
+            f"{failed.height} tasks failed, the first: {first['dataset']}: {first['reason']}. "
+            "Add --retry-failed to do them again"
         )

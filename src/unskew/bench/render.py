@@ -24,7 +24,7 @@ def as_text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.4f}" if abs(value) < 1000 else f"{value:.4g}"
+        return f"{value:.4f}" if abs(value) < 10 else f"{value:.4g}"
     return str(value)
 
 

@@ -24,6 +24,10 @@ import unskew
 from .._blocks import one_blas_thread
 
 
+class StudyFailed(RuntimeError):
+    """Tasks failed that the result cannot do without."""
+
+
 @dataclass(frozen=True)
 class Task:
     """One piece of work that shares its preparation, e.g. one method with one setting on one data
@@ -45,6 +49,11 @@ class Task:
     @property
     def file(self) -> str:
         return hashlib.sha256(self.key.encode()).hexdigest()[:20] + ".parquet"
+
+
+def made_by(command: str) -> str:
+    """The sentence that opens every result."""
+    return f"Made by `{command}` on {time.strftime('%Y-%m-%d', time.gmtime())}."
 
 
 def versions() -> str:

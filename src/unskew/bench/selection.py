@@ -23,7 +23,7 @@ from ..metrics import adjusted_rand_index, association
 from ..simulate import make_site_footprint, make_spurious_background, select_with_bias
 from . import render
 from .render import Table
-from .runner import Task, run, write_rows
+from .runner import Task, made_by, run, write_rows
 
 # One start for all: a random partition leaves plain k-means in bad optima now and then.
 START = {"init": "k-means++", "n_init": 10}
@@ -285,6 +285,10 @@ COLUMNS = {
 def selection(folder: Path, cache: Path, *, quick: bool, command: str, **how: Any) -> list[Path]:
     import polars as pl
 
+    # Missing files stop the study before it starts: they are no result to be stored.
+    for load in (load_surf, load_nhanes, load_nass_cds):
+        load()
+    load_nhanes(resampled=True)
     rows = run(tasks_of(quick=quick), cache, **how)
     failed = rows.filter(pl.col("status") == "failed")
     good = rows.filter(pl.col("status") == "ok")
@@ -305,7 +309,7 @@ def selection(folder: Path, cache: Path, *, quick: bool, command: str, **how: An
         title = f"{dataset}" + (f": {facts}" if facts else "")
         tables.append(Table(title, ["method", *(COLUMNS[c] for c in used), "samples"], body))
     intro = (
-        f"Made by `{command}`. Means over samples drawn with different seeds. Every method is "
+        f"{made_by(command)} Means over samples drawn with different seeds. Every method is "
         "fitted on the biased sample. Association is Cramer's V of its clusters with the suspect "
         "at the true (design) weights. Distance of weights: half the sum of absolute differences "
         f"of shares, 0 = equal, 1 = disjoint. {failed.height} tasks failed."

@@ -22,7 +22,7 @@ from .._terms import Balance
 from ..dckm import DCKM
 from . import render
 from .render import Table
-from .runner import versions, write_rows
+from .runner import made_by, versions, write_rows
 
 GRADIENTS = [(958, 800), (20_000, 200), (1_000_000, 100)]
 PAPER_SIZES = [("dslr", 157, 800), ("amazon", 958, 800)]
@@ -170,7 +170,7 @@ def speed(folder: Path, cache: Path, *, quick: bool, command: str) -> list[Path]
     columns = ["what", "size", "seconds", "ratio", "peer", "peak_mb", "input_mb_float32"]
     table = Table("Speed", columns, [[row.get(c) for c in columns] for row in rows])
     intro = (
-        f"Made by `{command}`. This machine: {rate / 1e9:.0f} Gflop/s in a 2000 x 2000 float32 "
+        f"{made_by(command)} This machine: {rate / 1e9:.0f} Gflop/s in a 2000 x 2000 float32 "
         f"product, {psutil.cpu_count()} cores. peak_mb is resident memory above the input."
     )
     write_rows(rows, folder / "speed.parquet")
