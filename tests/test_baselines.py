@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from unskew import DCKM, baselines, dckm
+from unskew import DCKM, dckm
 from unskew.baselines import (
     DecorrelatedKMeans,
     DropKMeans,
@@ -21,6 +21,7 @@ from unskew.baselines import (
     PlainKMeans,
     RegressOutKMeans,
     SelectKMeans,
+    _from_start,
 )
 from unskew.simulate import make_site_footprint
 
@@ -155,7 +156,7 @@ def test_works_at_the_end_of_a_pipeline(model):
 @pytest.mark.parametrize("init", ["partition", "random", "k-means++", "principal"])
 def test_starts_are_those_of_dckm(init, monkeypatch):
     X, _, _ = make_groups()
-    drawn = {dckm: [], baselines: []}
+    drawn = {dckm: [], _from_start: []}
     for module in drawn:
         original = module.start_clusters
 
@@ -167,8 +168,8 @@ def test_starts_are_those_of_dckm(init, monkeypatch):
     how = {"init": init, "n_init": 3, "random_state": 7}
     DCKM(3, n_threads=1, **how).fit(X)
     PlainKMeans(3, **how).fit(X)
-    assert len(drawn[dckm]) == len(drawn[baselines]) == (1 if init == "principal" else 3)
-    for theirs, ours in zip(drawn[dckm], drawn[baselines]):
+    assert len(drawn[dckm]) == len(drawn[_from_start]) == (1 if init == "principal" else 3)
+    for theirs, ours in zip(drawn[dckm], drawn[_from_start]):
         np.testing.assert_array_equal(ours.labels, theirs.labels)
         np.testing.assert_allclose(ours.C, theirs.C, rtol=1e-12)
 
@@ -177,9 +178,9 @@ def test_starts_are_those_of_dckm(init, monkeypatch):
 def test_every_method_starts_from_the_same_partition(init, monkeypatch):
     X, _, _ = make_groups()
     X[:, 0] /= 1000  # too small to turn the first component where it is left out
-    drawn, original = [], baselines.start_clusters
+    drawn, original = [], _from_start.start_clusters
     monkeypatch.setattr(
-        baselines, "start_clusters", lambda *given: drawn.append(original(*given)) or drawn[-1]
+        _from_start, "start_clusters", lambda *given: drawn.append(original(*given)) or drawn[-1]
     )
     for model in methods(init=init, n_init=1, random_state=3):
         model.fit(X)
