@@ -569,3 +569,12 @@ def test_a_fit_cut_short_is_said():
     X, _, _ = make_groups()
     with pytest.warns(ConvergenceWarning, match="all of max_iter=1 iterations"):
         PlainKMeans(3, max_iter=1, random_state=0).fit(X)
+
+
+def test_a_failed_fit_leaves_the_last_one_whole():
+    X, _, _ = make_groups()
+    model = PlainKMeans(3, random_state=0).fit(X)
+    before = dict(vars(model))
+    with pytest.raises(ValueError, match="n_clusters=3"):
+        model.fit(np.ones((2, X.shape[1] + 2)))
+    assert vars(model) == before

@@ -543,3 +543,11 @@ def test_laplacian_score_of_a_case_by_hand():
     X = np.array([[0.0, 0], [0, 1], [10, 0], [10, 1]])
     score = LaplacianScore(n_neighbors=1).fit(X).scores_
     np.testing.assert_allclose(score, [0, 2 / 1])
+
+
+def test_a_failed_fit_leaves_the_last_one_whole(rng):
+    selector = REFS(5).fit(rng.random((30, 12)))
+    before = dict(vars(selector))
+    with pytest.raises(ValueError, match="n_features_to_select=5"):
+        selector.fit(rng.random((30, 4)))
+    assert vars(selector) == before

@@ -82,7 +82,6 @@ def run_two_step(dataset: str, method: str, seeds: int) -> list[dict]:
         "PCA+KM": PCAKMeans,
         "Drop+KM": DropKMeans,
         "Dec+KM": DecorrelatedKMeans,
-        "Dec+KM, converged": lambda *a, **k: DecorrelatedKMeans(*a, weights="converged", **k),
     }[method]
     rows = []
     for start in STARTS:

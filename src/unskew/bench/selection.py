@@ -235,7 +235,7 @@ def run_crashes(seed: int) -> list[dict]:
 
 
 def tasks_of(*, quick: bool) -> list[Task]:
-    seeds = range(2 if quick else 5)
+    seeds = range(2 if quick else 3)
     rates = (0.0, 0.8) if quick else RATES
     shapes = {
         "site footprint": [
