@@ -617,6 +617,12 @@ def test_shares_of_the_suspects_are_held(rng):
         assert (np.diff(model.history_["objective"]) <= 0).all()
 
 
+def test_many_suspects_in_few_rows_leave_the_weights_free(rng):
+    X = (rng.random((60, 80)) < 0.4).astype(float)
+    model = DecorrelationWeights(suspects=range(40)).fit(X)
+    assert model.imbalance_ < 0.9 * model.imbalance_start_
+
+
 def test_imbalance_is_measured_where_the_balance_was_left_out():
     X = np.repeat(np.array(np.meshgrid([0, 1.0], [0, 1.0], [0, 1.0])).reshape(3, -1).T, 5, axis=0)
     model = DCKM(3, init="principal").fit(X)

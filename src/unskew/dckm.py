@@ -116,8 +116,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     two-valued columns (the larger value is treated) and the weighted quantile bins of the others;
     pairs inside a column do not count. With ``suspects`` only pairs of one suspect and one other
     column enter, in both directions, and the weighted shares of the suspects' own values (or bins)
-    stay what they were: else the weights would rather empty all sites but one than untie the sites
-    from the rest.
+    stay what they were (with ten rows or more for each): else the weights would rather empty all
+    sites but one than untie the sites from the rest.
 
     Weights serve two masters: the balance, and the inertia, which lowers the weight of rows far
     from their centre. So the effective size is below 1 also where there is nothing to balance;

@@ -40,6 +40,9 @@ logger = logging.getLogger("unskew")
 # Storage that is read as it is, tile by tile; anything else becomes float64 at the door.
 STORED_AS_GIVEN = [np.float64, np.float32, np.uint8, np.int8, np.bool_]
 
+# Shares of the suspects are held where there are so many rows for each.
+ROWS_PER_SHARE = 10
+
 # Below this effective size a fit by descent warns.
 FEW = 0.05
 
@@ -296,10 +299,18 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             inverse_a=inverse_a,
             N=N,
             floor=self.min_effective_size,
-            held=None if self.solver == "paper" else encoded.held,
+            held=None if self.solver == "paper" else self._shares_to_hold(encoded),
             **rates,
         )
         return problem, B0, "; ".join(left_out)
+
+    @staticmethod
+    def _shares_to_hold(encoded: Encoded) -> Any:
+        """Indicators of the suspects, unless they are so many that the weights could not move."""
+        held = encoded.held
+        if held is None or held.shape[1] * ROWS_PER_SHARE > (encoded.a > 0).sum():
+            return None
+        return held
 
     def _store(
         self, problem: _solver.Problem, solution: _solver.Solution, B0: float, left_out: str
@@ -369,8 +380,8 @@ class DecorrelationWeights(_Decorrelator):
 
     with B0 the value at m = 1, a = sample_weight and N = sum(a). With ``suspects``, only pairs of
     one suspect column and one other column enter, in both directions, and the weighted shares of
-    the suspects' own values (or bins) stay what they were: else the weights would rather empty all
-    sites but one than untie the sites from the rest.
+    the suspects' own values (or bins) stay what they were (with ten rows or more for each): else
+    the weights would rather empty all sites but one than untie the sites from the rest.
 
     Parameters
     ----------

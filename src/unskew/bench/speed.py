@@ -164,7 +164,7 @@ def speed(folder: Path, cache: Path, *, quick: bool, command: str) -> list[Path]
     rows += [procedure_row(*size) for size in PAPER_SIZES]
     n = 50_000 if quick else 1_000_000
     rows += [large_row(n, 100, dtype) for dtype in (np.float32, np.uint8)]
-    rows += [selector_row(name, 295 if quick else 1123, 800) for name in ("REFS", "RUFS", "FSASL")]
+    rows += [selector_row(name, 1123, 800) for name in ("REFS", "RUFS", "FSASL")]
     for row in rows:
         row["versions"] = versions()
     columns = ["what", "size", "seconds", "ratio", "peer", "peak_mb", "input_mb_float32"]
