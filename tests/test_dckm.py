@@ -620,7 +620,8 @@ def test_shares_of_the_suspects_are_held(rng):
 def test_many_suspects_in_few_rows_leave_the_weights_free(rng):
     X = (rng.random((60, 80)) < 0.4).astype(float)
     model = DecorrelationWeights(suspects=range(40)).fit(X)
-    assert model.imbalance_ < 0.9 * model.imbalance_start_
+    assert model.imbalance_ < model.imbalance_start_
+    assert np.ptp(model.weights_) > 0.1
 
 
 def test_imbalance_is_measured_where_the_balance_was_left_out():
