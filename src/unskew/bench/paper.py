@@ -179,7 +179,8 @@ def main_table(means: list[dict], names: list[str], start: str, how: str) -> Tab
         ("random", "fixed"): "from random samples, one fixed setting",
         ("partition", "fixed"): "from a random partition, one fixed setting",
     }[start, how]
-    return Table(f"All methods {words}", columns, rows)
+    note = "A blank: the method does not have this start. Ward has none and stands in every table."
+    return Table(f"All methods {words}", columns, rows, note)
 
 
 def _gain_row(rows: list[list], names: list[str]) -> list[Any]:
