@@ -487,7 +487,7 @@ def paper_sensitivity(
     rows = run(tasks, cache, **how)
     _raise_failures(rows)
     rows = rows.filter(rows["seed"] >= 0)
-    figure = Figure(figsize=(3.1 * len(names), 8.6), layout="constrained")
+    figure = Figure(figsize=(2.8 * len(names), 8.4), layout="constrained")
     axes = figure.subplots(len(masses), len(names), squeeze=False)
     table = []
     for column, name in enumerate(names):
@@ -506,14 +506,20 @@ def paper_sensitivity(
         low, high = np.nanmin(grids), np.nanmax(grids)
         for line, (three, grid) in enumerate(zip(masses, grids)):
             axis = axes[line, column]
-            image = axis.imshow(grid, origin="lower", cmap="viridis", vmin=low, vmax=high)
-            words = [f"{v:g}" for v in lambdas]
-            axis.set_xticks(range(len(lambdas)), words)
-            axis.set_yticks(range(len(lambdas)), words)
-            axis.set_title(f"{name}, λ3 = {three:g}")
-            axis.set_xlabel("λ2")
-            axis.set_ylabel("λ1")
-            figure.colorbar(image, ax=axis, shrink=0.8, label="NMI")
+            image = axis.imshow(
+                grid, origin="lower", cmap="viridis", vmin=low, vmax=high, aspect="auto"
+            )
+            powers = [f"{np.log10(v):.0f}" for v in lambdas]
+            axis.set_xticks(range(len(lambdas)), powers)
+            axis.set_yticks(range(len(lambdas)), powers)
+            axis.set_title(f"{name}, λ3 = {three:g}", fontsize="medium")
+            if line == len(masses) - 1:
+                axis.set_xlabel("log10 λ2")
+            if column == 0:
+                axis.set_ylabel("log10 λ1")
+        figure.colorbar(
+            image, ax=axes[:, column], orientation="horizontal", label=f"NMI, {name}", shrink=0.9
+        )
     note = Table(
         "NMI over the grid",
         ["data", "lambda3", "lambda1", "lambda2", "NMI"],
