@@ -200,3 +200,30 @@ def test_best_start_by_objective_is_kept():
     ]
     best = DCKM(4, suspects=data.suspects, n_init=4, random_state=3).fit(data.X)
     assert best.objective_ == min(singles)
+
+
+def test_rows_put_to_sleep_are_woken_where_that_lowers_the_objective(rng, monkeypatch):
+    # y = 0 is a stationary point whatever the gradient in w says: rows at 0 would stay there.
+    data = make_site_footprint(300, rate=0.8, random_state=0)
+    problem, e = make_problem(data.X, np.ones(300)), rng.random(300)
+    start = np.where(np.arange(300) < 200, 1.5, 0.0)
+
+    def descend():
+        return _solver.step_weights(problem, start, e, n_steps=300, tol=1e-6)
+
+    woken = descend()
+    assert (woken.w[200:] > 0.1).sum() > 50
+    monkeypatch.setattr(_solver, "_wake", lambda *given: None)
+    asleep = descend()
+    assert (asleep.w[200:] == 0).all()
+    assert woken.objective < 0.9 * asleep.objective
+
+
+def test_waking_lowers_what_a_whole_fit_reaches(monkeypatch):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(400, 5))
+    X[:200] += 3
+    model = DCKM(3, n_init=2, random_state=0)
+    woken = model.fit(X).objective_
+    monkeypatch.setattr(_solver, "_wake", lambda *given: None)
+    assert woken < 0.998 * model.fit(X).objective_

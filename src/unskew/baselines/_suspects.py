@@ -28,9 +28,8 @@ class DecorrelatedKMeans(_KMeansFromStart):
         "converged": the relative scale, run to its end, with ``spread_strength``.
     spread_strength : float or None
         For "converged" only: None means 0.1, as in DCKM; 0 is the balance loss alone, whose minimum
-        is of little use: emptying all sites but one balances the sites (measured on
-        make_site_footprint with its suspects: 99 % of the weight on one of four sites, effective
-        size 1 %). The steps of "paper" end long before; a small spread_strength may not.
+        rests on few rows (effective size 4 % on make_site_footprint with its suspects at rate
+        0.8). The steps of "paper" end long before.
     suspects : str, int, list of names or indices, boolean mask, or None
         Only pairs of a suspect and another column are balanced. None: all pairs.
     cluster_on : {"rest", "all"}
