@@ -262,7 +262,7 @@ def test_read_only_memory_maps_are_fine(data, tmp_path):
 
 
 def test_very_wide_data_take_probes_and_stay_sparse(monkeypatch, rng):
-    monkeypatch.setattr("unskew._terms.LARGEST_MATRIX", 1000)
+    monkeypatch.setattr("unskew._terms._balance.LARGEST_MATRIX", 1000)
     X = sp.random_array((1200, 60), density=0.2, rng=rng, format="csr")
     X.data[:] = 1.0
     exact_loss = DecorrelationWeights(max_iter=5, tol=1.0).fit(X.toarray() * 1.0).imbalance_start_
@@ -572,19 +572,11 @@ def test_values_whose_squares_overflow_are_refused(rng):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_values_that_are_not_finite_name_their_column(rng, value):
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(rng.normal(size=(20, 3)), columns=["age", "bmi", "pulse"])
-    frame.loc[3, "bmi"] = value
+    X = rng.normal(size=(20, 3))
+    X[3, 1] = value
     for model in (DCKM(2), DecorrelationWeights()):
-        with pytest.raises(ValueError, match=r"column 'bmi' of X contains (NaN|inf)"):
-            model.fit(frame)
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_text_columns_are_refused_by_name_with_the_remedy(library):
-    table = pytest.importorskip(library).DataFrame({"x": [1.0, 2, 3], "site": ["n", "s", "n"]})
-    with pytest.raises(ValueError, match=r"column 'site' of X does not hold numbers; encode it"):
-        DCKM(2, suspects=["site"]).fit(table)
+        with pytest.raises(ValueError, match=r"column 1 of X contains (NaN|inf)"):
+            model.fit(X)
 
 
 def test_a_spread_that_vanishes_in_floating_point_is_refused(rng):

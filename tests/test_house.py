@@ -13,7 +13,11 @@ ROOMS = [
     "_solver",
     "_encode",
     "_files",
+    "_door",
+    "_row_weights",
+    "_profiles",
     "metrics",
+    "_decorrelator",
     "weights",
     "dckm",
     "feature_selection",
@@ -28,6 +32,7 @@ ROOMS = [
     "bench",
     "dask",
     "cli",
+    "__main__",
 ]
 SOURCE = Path(unskew.__file__).parent
 # Loaded only inside the functions that need them, or in rooms that `import unskew` does not enter.
@@ -40,6 +45,8 @@ LATE = {
     "pyarrow",
     "pooch",
     "typer",
+    "jinja2",
+    "skops",
     "rich",
 }
 

@@ -187,12 +187,12 @@ def test_probes_are_unbiased_on_sparse_rows_with_bins(rng):
 def test_form_is_chosen_by_cost_and_memory(rng, monkeypatch):
     assert make_loss(make_data("binary", rng, n=40, d=7), form="auto")[0].form == "primal"
     assert make_loss(make_data("binary", rng, n=10, d=30), form="auto")[0].form == "dual"
-    monkeypatch.setattr(_terms, "LARGEST_MATRIX", 50)
+    monkeypatch.setattr("unskew._terms._balance.LARGEST_MATRIX", 50)
     assert make_loss(make_data("binary", rng, n=1000, d=9), form="auto")[0].form == "probes"
 
 
 def test_reported_value_of_probes_uses_fresh_ones(rng, monkeypatch):
-    monkeypatch.setattr(_terms, "LARGEST_MATRIX", 50)
+    monkeypatch.setattr("unskew._terms._balance.LARGEST_MATRIX", 50)
     loss, _ = make_loss(make_data("binary", rng, n=1000, d=9), form="auto")
     w = rng.random(1000)
     assert loss.report(w) != loss.value(w)

@@ -1,7 +1,17 @@
 """unskew: clustering for data that were gathered with bias."""
 
+from ._encode import TableEncoder
 from .dckm import DCKM
+from .model_file import ModelFileError, load, save
 from .weights import DecorrelationWeights
 
 __version__ = "0.1.0.dev0"
-__all__ = ["DCKM", "DecorrelationWeights", "__version__"]
+__all__ = [
+    "DCKM",
+    "DecorrelationWeights",
+    "ModelFileError",
+    "TableEncoder",
+    "__version__",
+    "load",
+    "save",
+]

@@ -6,6 +6,7 @@ without being part of it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,14 +17,50 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from ._terms import add_up, take_columns
 
 
-class Distance(NamedTuple):
-    """Which columns of a tile the distance is made of. An additive effect of the suspects,
-    x - B'z, would be subtracted here and nowhere else."""
+class Gaps(NamedTuple):
+    """Missing values of a dense tile, whose places hold 0.
+
+    missing (n x u) is 1 where the column ``at`` (u, positions in the distance) is missing; factor
+    (n) = sum of all columns' scales / sum over the observed ones, 0 for a row without any value.
+    """
+
+    missing: np.ndarray
+    at: np.ndarray
+    factor: np.ndarray
+
+
+@dataclass(frozen=True)
+class Distance:
+    """Which columns of a tile the distance is made of, and where their missing values are noted.
+
+    With o_ij = 1 where the value is there, 0 where not, and v_j the columns' starting variances,
+
+        e_ik = f_i sum_j o_ij (x_ij - c_kj)^2,   f_i = sum_j v_j / sum_j o_ij v_j
+
+    so that a row with gaps is not closer to everything.
+
+    columns     of the tile
+    at, noted   positions in ``columns`` that have gaps, and the 0/1 columns of the tile noting them
+    variances   v, for the factor
+    """
 
     columns: np.ndarray
+    at: np.ndarray | None = None
+    noted: np.ndarray | None = None
+    variances: np.ndarray | None = None
 
     def of(self, tile: Any) -> Any:
         return take_columns(tile, self.columns)
+
+    def gaps(self, tile: Any) -> Gaps | None:
+        if self.at is None or self.noted is None or self.variances is None:
+            return None
+        missing = tile[:, self.noted]
+        total = float(self.variances.sum())
+        observed = total - missing.astype(np.float64) @ self.variances[self.at]
+        some = observed > 1e-9 * total
+        factor = np.divide(total, observed, out=np.zeros_like(observed), where=some)
+        return Gaps(missing, self.at, factor.astype(missing.dtype))
 
 
 class Clusters(NamedTuple):
@@ -34,10 +71,13 @@ class Clusters(NamedTuple):
     C: np.ndarray
 
 
-def squared_distances(F: Any, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def squared_distances(
+    F: Any, C: np.ndarray, gaps: Gaps | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """||x||^2 - 2 x.c + ||c||^2 for each row and centre, and the size its rounding scales with.
 
-    In float64 for CSR rows, which cannot be shifted towards 0.
+    In float64 for CSR rows, which cannot be shifted towards 0. With gaps (places that hold 0) the
+    squares of c there are taken out by a second product, and the row's factor is multiplied in.
     """
     if sp.issparse(F):
         F, C = F.astype(np.float64), C.astype(np.float64)
@@ -45,17 +85,29 @@ def squared_distances(F: Any, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     else:
         x2 = np.einsum("ij,ij->i", F, F)
     c2 = np.einsum("kj,kj->k", C, C)
-    return x2[:, None] - 2.0 * (F @ C.T) + c2, x2 + c2.max()
+    squares = x2[:, None] - 2.0 * (F @ C.T) + c2
+    if gaps is None:
+        return squares, x2 + c2.max()
+    squares -= gaps.missing @ (C[:, gaps.at] ** 2).T.astype(F.dtype)
+    return squares * gaps.factor[:, None], (x2 + c2.max()) * gaps.factor
 
 
-def assign(F: Any, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def differences(x: np.ndarray, c: np.ndarray, gaps: Gaps | None, which: Any) -> np.ndarray:
+    """x - c where both are known, 0 in a gap; rows ``which`` of the tile."""
+    difference = x - c
+    if gaps is not None:
+        difference[:, gaps.at] *= 1 - gaps.missing[which]
+    return difference
+
+
+def assign(F: Any, C: np.ndarray, gaps: Gaps | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Nearest centre of each row and the squared distance to it; ties go to the lowest index.
 
     The product form above decides all rows but near-ties; those are decided on differences in
     float64. So the answer does not depend on how rows were cut into tiles.
     """
     C = C.astype(np.float64 if sp.issparse(F) else F.dtype, copy=False)
-    distances, size = squared_distances(F, C)
+    distances, size = squared_distances(F, C, gaps)
     labels = distances.argmin(1)
     closest = distances[np.arange(labels.size), labels]
     tolerance = 32 * np.finfo(distances.dtype).eps * size
@@ -63,54 +115,80 @@ def assign(F: Any, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     for part in np.array_split(np.flatnonzero(close), max(1, close.sum() // 256)):
         if part.size:
             rows = F[part].toarray() if sp.issparse(F) else F[part]
-            exact = np.stack([((rows - c).astype(np.float64) ** 2).sum(1) for c in C], axis=1)
+            exact = np.stack(
+                [(differences(rows, c, gaps, part).astype(np.float64) ** 2).sum(1) for c in C],
+                axis=1,
+            )
             # A tie in exact arithmetic may differ in the last digits here.
             labels[part] = (exact <= exact.min(1, keepdims=True) * (1 + 1e-12)).argmax(1)
     if sp.issparse(F):
         e = np.maximum(distances[np.arange(labels.size), labels], 0.0)
     else:
-        difference = F - C[labels]
+        difference = differences(F, C[labels], gaps, slice(None))
         e = np.einsum("ij,ij->i", difference, difference)
+        e = e if gaps is None else e * gaps.factor
     return labels, e
 
 
-def distances(F: Any, C: np.ndarray) -> np.ndarray:
+def distances(F: Any, C: np.ndarray, gaps: Gaps | None = None) -> np.ndarray:
     """Euclidean distance of each row to each centre.
 
     Where the product form has lost its digits (a row almost on a centre) differences are taken.
     """
     C = C.astype(np.float64 if sp.issparse(F) else F.dtype, copy=False)
-    squares, size = squared_distances(F, C)
+    squares, size = squared_distances(F, C, gaps)
     rows, centres = np.nonzero(squares < 1e-4 * size[:, None])
     for part in np.array_split(np.arange(rows.size), max(1, rows.size // 256)):
         x = F[rows[part]].toarray() if sp.issparse(F) else F[rows[part]]
-        squares[rows[part], centres[part]] = ((x - C[centres[part]]) ** 2).sum(1)
+        exact = (differences(x, C[centres[part]], gaps, rows[part]) ** 2).sum(1)
+        factor = 1.0 if gaps is None else gaps.factor[rows[part]]
+        squares[rows[part], centres[part]] = exact * factor
     return np.sqrt(squares)
 
 
-def cluster_sums(F: Any, w: np.ndarray, labels: np.ndarray, K: int) -> tuple:
-    """Sums that add: sum of w x per cluster (K x d) and sum of w per cluster."""
+def cluster_sums(
+    F: Any, w: np.ndarray, labels: np.ndarray, K: int, gaps: Gaps | None = None
+) -> tuple:
+    """Sums that add: sum of w x per cluster (K x d) and sum of w per cluster.
+
+    With gaps w stands for w times the row's factor, and the third sum (K x u) is the weight that
+    each cluster lacks in each column with gaps.
+    """
+    if gaps is not None:
+        w = w * gaps.factor
     members = sp.csr_array(
         (w.astype(F.dtype, copy=False), (labels, np.arange(labels.size))), shape=(K, labels.size)
     )
     sums = members @ F
     sums = sums.toarray() if sp.issparse(sums) else sums
-    return sums, np.bincount(labels, weights=w, minlength=K)
+    totals = np.bincount(labels, weights=w, minlength=K)
+    return (sums, totals) if gaps is None else (sums, totals, members @ gaps.missing)
 
 
 def update(rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, C: np.ndarray):
-    """argmin_C sum_i w_i ||x_i - C[labels_i]||^2: weighted means; no weight, no move."""
+    """argmin_C sum_i w_i e_i: weighted means of what was observed; no weight, no move.
+
+    A centre lies at 0, the starting mean, in a column that none of its rows has a value of.
+    """
     K = C.shape[0]
     parts = rows.map(
-        lambda tile, w_, labels_: cluster_sums(distance.of(tile), w_, labels_, K),
+        lambda tile, w_, labels_: cluster_sums(
+            distance.of(tile), w_, labels_, K, distance.gaps(tile)
+        ),
         w,
         labels,
         dense=False,
     )
-    sums, totals = add_up(parts)
+    sums, totals, *lacking = add_up(parts)
     moved = totals > np.finfo(np.float64).tiny * max(rows.n, 1)
     C = C.copy()
-    C[moved] = sums[moved] / totals[moved, None]
+    if not lacking:
+        C[moved] = sums[moved] / totals[moved, None]
+        return C, ~moved
+    known = np.repeat(totals[:, None], C.shape[1], axis=1)
+    known[:, distance.at] -= lacking[0]
+    some = known > 1e-9 * totals[:, None]
+    C[moved] = np.divide(sums, known, out=np.zeros_like(sums), where=some)[moved]
     return C, ~moved
 
 
@@ -118,7 +196,7 @@ def label(rows: Any, distance: Distance, C: np.ndarray) -> Clusters:
     """argmin_labels of the same sum: nearest centres. Weights do not enter."""
     labels = np.empty(rows.n, dtype=np.int32)
     e = np.empty(rows.n)
-    parts = rows.map(lambda tile: assign(distance.of(tile), C), dense=False)
+    parts = rows.map(lambda tile: assign(distance.of(tile), C, distance.gaps(tile)), dense=False)
     for (start, stop), (some_labels, some_e) in zip(rows.bounds, parts):
         labels[start:stop], e[start:stop] = some_labels, some_e
     return Clusters(labels, e, C)

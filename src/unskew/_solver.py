@@ -1,7 +1,7 @@
 """State in, state out: the two ways to lower the objective. Letters as in ``_terms``.
 
     J = inertia_rate * inertia(w) + balance_rate * balance(w) + spread_rate * spread(w)
-        + mass_rate * mass(w) + constant
+        + margin_rate * margins(w) + mass_rate * mass(w) + constant
 
 ``descend`` holds sum(w) fixed and lowers J by its true gradient; ``follow_paper`` is the authors'
 published procedure, step by step, with a mass term instead of a fixed sum.
@@ -22,7 +22,7 @@ from ._kmeans import Clusters, Distance
 # 10 and 60 gave the same answers on the simulated data; 20 was the fastest.
 WEIGHT_STEPS = 20
 MEMORY = 10
-TERMS = ("inertia", "balance", "spread", "mass")
+TERMS = ("inertia", "balance", "spread", "margins", "mass")
 
 
 class Problem(NamedTuple):
@@ -36,6 +36,7 @@ class Problem(NamedTuple):
     held       n x q indicators (CSR) whose weighted shares ``descend`` holds at their start, or
                None: the suspects' own distribution. Without it the cheapest way to untie a site
                from the rest is to empty all sites but one.
+    margins    known shares of some categories, or None
     """
 
     rows: Any
@@ -52,6 +53,8 @@ class Problem(NamedTuple):
     constant: float = 0.0
     floor: float | None = None
     held: Any = None
+    margins: _terms.Margins | None = None
+    margin_rate: float = 0.0
 
     def terms(self, w: np.ndarray, e: np.ndarray, balance: float | None = None) -> dict[str, float]:
         """Each term as it enters J; they add up to it."""
@@ -61,6 +64,9 @@ class Problem(NamedTuple):
             "inertia": self.inertia_rate * _terms.inertia(w, e),
             "balance": self.balance_rate * balance,
             "spread": self.spread_rate * _terms.spread(w, self.inverse_a) + self.constant,
+            "margins": self.margin_rate * self.margins.value(w)
+            if self.margins is not None
+            else 0.0,
             "mass": self.mass_rate * _terms.mass(w) if self.mass_rate else 0.0,
         }
 
@@ -79,6 +85,8 @@ class Problem(NamedTuple):
         if self.balance_rate:
             balance, g = self.balance.value_and_gradient(w)
             gradient += self.balance_rate * g
+        if self.margins is not None:
+            gradient += self.margin_rate * self.margins.value_and_gradient(w)[1]
         if self.mass_rate:
             gradient += 2.0 * self.mass_rate * (w.sum() - 1.0)
         return sum(self.terms(w, e, balance).values()), gradient

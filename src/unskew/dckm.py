@@ -15,23 +15,21 @@ from sklearn.base import (
 )
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from . import _kmeans, _solver
-from ._encode import Encoded
-from ._kmeans import Clusters, Distance
-from .weights import (
-    STORED_AS_GIVEN,
-    TO_THE_CALLER,
-    _Decorrelator,
+from ._decorrelator import TO_THE_CALLER, _Decorrelator, with_callbacks
+from ._door import (
     as_rows,
     check_number,
     check_weights,
     check_word,
     spoken,
     whole_or_not_at_all,
-    with_callbacks,
 )
+from ._encode import Encoded
+from ._kmeans import Clusters, Distance
+from ._profiles import describe_clusters, summarise_clusters
 
 logger = logging.getLogger("unskew")
 
@@ -90,14 +88,14 @@ def start_clusters(
     else:
         labels = init
     C = _kmeans.start_from_labels(rows, distance, a, labels, K)
-    e = rows.gather(lambda tile, own: _own_distance(distance.of(tile), C, own), labels, dense=False)
+
+    def own_distance(tile: Any, own: np.ndarray) -> np.ndarray:
+        F = distance.of(tile)
+        squares, _ = _kmeans.squared_distances(F, C.astype(F.dtype), distance.gaps(tile))
+        return np.maximum(squares[np.arange(own.size), own], 0.0)
+
+    e = rows.gather(own_distance, labels, dense=False)
     return Clusters(labels, e, C)
-
-
-def _own_distance(F: Any, C: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Squared distance of each row to the centre of its own label."""
-    distances, _ = _kmeans.squared_distances(F, C.astype(F.dtype))
-    return np.maximum(distances[np.arange(labels.size), labels], 0.0)
 
 
 class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Decorrelator):
@@ -160,6 +158,17 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     min_effective_size : float in (0, 1] or None
         Floor for ``effective_sample_size_``, held inside the fit: a step that would leave it is
         pulled back to it and taken only if J falls.
+    margins : dict or None
+        Known shares of the population, ``{"race": {"White": 0.64, ...}, ...}``: weighted shares are
+        pulled towards them by a further term of J, margin_strength * sum((share - known)**2). Of
+        rows whose value is known; None as a value asks for a share of missing ones. All values of
+        a column (adding up to 1) or some. ``margins_`` and ``margin_distance_`` say what was
+        reached. Suspects with margins are not held at their shares in the sample.
+    margin_strength : float, default=100.0
+        100: a share that is off by 0.1 costs as much as all of the variance.
+    encoder : TableEncoder or None
+        How tables are turned into numbers; None: ``TableEncoder()``. Arrays and CSR matrices are
+        taken as they are.
     n_bins : int, default=5
         Quantile bins, as treatments, of a column with more than two values.
     n_threads : int or None
@@ -174,11 +183,15 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     Attributes
     ----------
     labels_ : ndarray (n,) of int
+    cluster_summary_ : list of dicts
+        Sizes, weighted and not, and the columns that set each cluster apart, by readable names.
     cluster_centers_ : ndarray (n_clusters, n_features)
-        Weighted means. Suspects outside the distance have their weighted mean too, for reading.
+        Weighted means; of a table, in the columns of ``encoder_``. Suspects outside the distance have their weighted mean too, for reading.
     weights_ : ndarray (n,)
         The multipliers m, of mean 1 weighted by a (0 for rows of weight 0); under "paper" the
         paper's w.
+    combined_weights_ : ndarray (n,)
+        a m, the weights to use downstream.
     inertia_ : float
         sum_i w_i ||x_i - C[label_i]||^2.
     objective_, history_ : float, dict of arrays
@@ -192,7 +205,28 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     n_iter_, status_ : int, str
         "converged", or "max_iter" with a ConvergenceWarning; what had to be left out of J, if
         anything, stands behind it. (The procedure "paper" ends with "max_iter" regularly.)
+    encoder_ : TableEncoder or None
+        What was made of the columns of a table; None for arrays.
+    suspects_ : ndarray or None
+        Positions of the suspects among the columns of X.
     n_features_in_, feature_names_in_
+    margins_, margin_distance_ : dict, float, or None
+        For each known share what was wanted, what it was at the start and what was reached; the
+        largest distance that is left.
+    weights_for_r2_ : float or None
+        How well ``weights_for`` gives back ``weights_``.
+
+    Missing values of a table
+    -------------------------
+    Of categories they are a category. Of numbers they are left out of the distance, and the other
+    columns stand in: with v_j the starting variance of column j over its known values,
+
+        e = (sum of all v_j / sum of the known v_j) * sum over the known j of (x_j - c_j)^2
+
+    so that a row with gaps is not closer to everything; centres are means with the same factors.
+    In the balance a missing number counts as its column's starting mean, and being missing is a
+    further treatment. A row without any known value in the distance goes to the first cluster,
+    with a warning.
 
     References
     ----------
@@ -231,6 +265,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         max_iter=100,
         tol=1e-4,
         min_effective_size=None,
+        margins=None,
+        margin_strength=100.0,
+        encoder=None,
         n_bins=5,
         n_threads=None,
         random_state=None,
@@ -249,6 +286,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         self.max_iter = max_iter
         self.tol = tol
         self.min_effective_size = min_effective_size
+        self.margins = margins
+        self.margin_strength = margin_strength
+        self.encoder = encoder
         self.n_bins = n_bins
         self.n_threads = n_threads
         self.random_state = random_state
@@ -271,9 +311,10 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
 
         Parameters
         ----------
-        X : array or CSR matrix (n, d), or a table of numeric columns
-            float32 and float64 are computed in their own precision; uint8, int8 and bool are kept
-            as they are and read tile by tile in float32.
+        X : array or CSR matrix (n, d), or a pandas, polars or pyarrow table
+            Arrays are taken as they are: float32 and float64 are computed in their own precision;
+            uint8, int8 and bool are kept and read tile by tile in float32. Tables, with columns of
+            any type and gaps, go through ``encoder``.
         y : ignored
         sample_weight : array (n,) or None
             Design weights a: weight 2 = the row twice, 0 = the row absent, though labelled.
@@ -300,7 +341,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                 context = self._init_callback_context(max_subtasks=n_init)
                 context.call_on_fit_task_begin(estimator=self, X=X)
             with rows.threads():
-                problem, B0, left_out = self._make_problem(encoded, encoded.distance, seeds[-1])
+                posed = self._make_problem(encoded, encoded.distance, seeds[-1])
                 solve = _solver.follow_paper if self.solver == "paper" else _solver.descend
                 best = None
                 for number, seed in enumerate(seeds[:-1]):
@@ -311,7 +352,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                     generator = np.random.RandomState(seed)
                     start = start_clusters(rows, encoded.distance, a, K, init, generator)
                     watch = self._watcher(sub, self.verbose > 1, f"start {number + 1}, ")
-                    found = solve(problem, start, max_iter=self.max_iter, tol=self.tol, watch=watch)
+                    found = solve(
+                        posed.problem, start, max_iter=self.max_iter, tol=self.tol, watch=watch
+                    )
                     if self.verbose:
                         logger.info(
                             "start %d of %d: objective %.8g after %d iterations, %s",
@@ -325,7 +368,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                         sub.call_on_fit_task_end(estimator=self)
                     if best is None or found.objective < best.objective:
                         best = found
-                self._store(problem, best, B0, left_out)
+                self._store(posed, best)
                 self._store_clusters(encoded, best)
             if context is not None:
                 context.call_on_fit_task_end(estimator=self, X=X)
@@ -344,10 +387,12 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         self.labels_ = clusters.labels
         self.cluster_centers_ = C.astype(rows.dtype, copy=False)
         self.inertia_ = float(solution.w @ clusters.e)
+        self._profile = describe_clusters(encoded, solution.w, clusters.labels, K)
         # What predict needs, to the last digit of the fit: the columns of the distance, their
-        # shift and centres in shifted values, and which clusters have a centre at all (the
+        # variances and centres in shifted values, and which clusters have a centre at all (the
         # procedure "paper" may leave some empty, and does not choose them).
-        self._distance_columns, self._shift = distance.columns, rows.shift
+        self._distance = distance
+        self._variances = encoded.columns.sd[distance.columns] ** 2
         chosen = np.unique(clusters.labels) if self.solver == "paper" else np.arange(K)
         self._chosen = chosen.astype(np.int32)
         self._centres = clusters.C
@@ -360,19 +405,47 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                 stacklevel=TO_THE_CALLER,
             )
 
-    def _new_rows(self, X: Any):
+    def _new_rows(self, X: Any, stacklevel: int = 4):
+        matrix, unknown = self._new_matrix(X, stacklevel)
+        distance, centres = self._distance, self._centres
+        if unknown:
+            # Values that have no place: noted in further columns, and left out of the distance.
+            d = matrix.shape[1]
+            at = [] if distance.at is None else list(distance.at)
+            noted = [] if distance.noted is None else list(distance.noted)
+            sources = self.encoder_.sources_[distance.columns]
+            for number, source in enumerate(unknown):
+                places = np.flatnonzero(sources == source)
+                at.extend(places)
+                noted.extend([d + number] * places.size)
+            matrix = np.column_stack([matrix, *(lost.astype(float) for lost in unknown.values())])
+            variances = distance.variances if distance.variances is not None else self._variances
+            distance = Distance(distance.columns, np.array(at), np.array(noted), variances)
+        shift = self._shift
+        rows = as_rows(matrix, self.n_threads)
+        if rows.sparse and shift is not None:
+            return rows, distance, centres + shift[distance.columns]
+        if unknown and shift is not None:
+            shift = np.append(shift, np.zeros(len(unknown), dtype=shift.dtype))
+        return rows.with_shift(shift), distance, centres
+
+    def _rows_and_distances(self, X: Any) -> tuple[Any, np.ndarray]:
+        rows, distance, C = self._new_rows(X)
+        with rows.threads():
+            return rows, _kmeans.label(rows, distance, C[self._chosen]).e
+
+    @property
+    def cluster_summary_(self):
+        """What the clusters are: sizes, and the columns that set each apart from the rest.
+
+        List of dicts: "cluster"; "size" (rows); "share" of the rows; "weighted_share" (of
+        ``combined_weights_``); "features": the ten with the largest standardised difference,
+        (weighted mean inside - weighted mean of all other rows) / starting standard deviation, as
+        "feature", "difference", "inside", "rest" (means in the units of the table; of a category
+        its share).
+        """
         check_is_fitted(self)
-        X = validate_data(
-            self, X, reset=False, accept_sparse="csr", dtype=STORED_AS_GIVEN, order="C"
-        )
-        rows, distance, centres = (
-            as_rows(X, self.n_threads),
-            Distance(self._distance_columns),
-            self._centres,
-        )
-        if rows.sparse and self._shift is not None:
-            return rows, distance, centres + self._shift[distance.columns]
-        return rows.with_shift(self._shift), distance, centres
+        return summarise_clusters(self)
 
     def predict(self, X):
         """Nearest centre of each row, by the columns of the distance. Returns labels (n,)."""
@@ -382,10 +455,13 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
 
     def transform(self, X):
         """Distance of each row to each centre. Returns an array (n, n_clusters)."""
-        rows, distance, C = self._new_rows(X)
+        rows, distance, C = self._new_rows(X, stacklevel=5)
         out = np.empty((rows.n, self.n_clusters), dtype=rows.dtype)
         with rows.threads():
-            parts = rows.map(lambda tile: _kmeans.distances(distance.of(tile), C), dense=False)
+            parts = rows.map(
+                lambda tile: _kmeans.distances(distance.of(tile), C, distance.gaps(tile)),
+                dense=False,
+            )
             for (start, stop), part in zip(rows.bounds, parts):
                 out[start:stop] = part
         return out

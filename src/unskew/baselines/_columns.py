@@ -15,12 +15,12 @@ from sklearn.decomposition import PCA
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-from .._encode import describe_columns
-from .._terms import add_up
-from ..weights import (
+from .._door import (
     as_rows,
     check_number,
 )
+from .._encode import describe_columns
+from .._terms import add_up
 from ._from_start import _KMeansFromStart
 
 

@@ -20,15 +20,15 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import _kmeans
-from .._encode import describe_columns, find_columns
-from .._kmeans import Distance
-from ..dckm import check_start, start_clusters
-from ..weights import (
+from .._door import (
     as_rows,
     check_number,
     check_weights,
     whole_or_not_at_all,
 )
+from .._encode import describe_columns, find_columns
+from .._kmeans import Distance
+from ..dckm import check_start, start_clusters
 
 
 class _KMeansFromStart(

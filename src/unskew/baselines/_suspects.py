@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..weights import (
-    DecorrelationWeights,
-    check_word,
-)
+from .._door import check_word
+from ..weights import DecorrelationWeights
 from ._from_start import _dense, _KMeansFromStart
 
 

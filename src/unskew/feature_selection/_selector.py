@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unskew._blocks import one_blas_thread
 from unskew.feature_selection._graphs import heat_graph, nearest
-from unskew.weights import whole_or_not_at_all
+from unskew._door import whole_or_not_at_all
 
 
 def _real(value):

@@ -1,0 +1,196 @@
+"""One column of a pandas, polars or pyarrow table as numbers or as categories."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from narwhals.exceptions import DuplicateError
+
+
+class Values(NamedTuple):
+    """A column as read, before anything is learned from it.
+
+    kind       "number", "date", "flag" (truth values), "text" or "ordered"
+    numbers    float64, nan where missing (number, date; codes of an ordered column); else None
+    codes      position in ``words`` of each value, -1 where missing (flag, text); else None
+    words      the different values; of an ordered column all its levels, in their order
+    """
+
+    kind: str
+    numbers: np.ndarray | None
+    codes: np.ndarray | None
+    words: tuple
+
+
+def as_frame(X: Any) -> Any:
+    """A narwhals DataFrame of a table; None for an array, a matrix or anything without columns."""
+    kind = type(X)  # asking the class: a lazy table would have to be resolved to answer
+    if not (hasattr(kind, "columns") or hasattr(kind, "column_names")):
+        return None
+    if isinstance(X, nw.DataFrame):
+        return X
+    try:
+        frame = nw.from_native(X, pass_through=True)
+    except DuplicateError as error:
+        raise ValueError(f"names of columns of X should differ; {error}") from error
+    if isinstance(frame, nw.LazyFrame):
+        raise TypeError(
+            f"X is a {type(X).__module__.split('.')[0]} {type(X).__name__}, which is not read yet; "
+            "give X.collect()"
+        )
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def column_names(frame: Any) -> list[str]:
+    """Names as text; refuses a table in which two columns then share one."""
+    try:
+        names = [str(name) for name in frame.columns]
+    except DuplicateError as error:
+        raise ValueError(f"names of columns of X should differ; {error}") from error
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise ValueError(f"names of columns of X should differ; {twice!r} occurs twice")
+    return names
+
+
+def columns_of(frame: Any) -> dict[str, Any]:
+    """Name -> series. By position: names that are not text may not be asked for."""
+    return dict(zip(column_names(frame), frame.iter_columns()))
+
+
+def read_column(series: Any, name: str, kind: str | None = None) -> Values:
+    """Read by dtype, or as ``kind`` ("number" or "category") where one is asked for."""
+    values = _by_dtype(series, name)
+    if kind == "category" and values.kind in ("number", "date", "ordered"):
+        if values.kind == "ordered":
+            numbers = values.numbers
+            codes = np.where(np.isnan(numbers), -1, numbers).astype(np.int64)
+            return Values("text", None, codes, values.words)
+        return _numbers_as_words(values.numbers)
+    if kind == "number" and values.kind in ("text", "flag"):
+        if values.kind == "text":
+            raise ValueError(
+                f"column {name!r} of X was asked for as a number but holds text, "
+                f"{values.words[0]!r} for example"
+            )
+        numbers = np.array([*map(float, values.words), np.nan])[values.codes]
+        return Values("number", numbers, None, ())
+    return values
+
+
+def _by_dtype(series: Any, name: str) -> Values:
+    dtype = series.dtype
+    if dtype == nw.Boolean:
+        return _flags([None if v is None else bool(v) for v in series.to_list()])
+    if dtype.is_numeric():
+        return Values("number", _floats(series, name), None, ())
+    if dtype in (nw.Date, nw.Datetime, nw.Duration):
+        return Values("date", _days(series, dtype), None, ())
+    if dtype == nw.Enum:
+        levels = tuple(dtype.categories)
+        place = {level: float(i) for i, level in enumerate(levels)}
+        place[None] = np.nan
+        numbers = np.array([place.get(v, np.nan) for v in series.to_list()])
+        return Values("ordered", numbers, None, tuple(map(str, levels)))
+    if dtype in (nw.String, nw.Categorical):
+        return _words(series.to_list())
+    if dtype == nw.Unknown and series.null_count() == len(series):
+        return Values("number", np.full(len(series), np.nan), None, ())
+    if dtype == nw.Object or dtype == nw.Unknown:
+        return _objects(series.to_list(), name)
+    raise TypeError(
+        f"column {name!r} of X holds {dtype}; it should hold numbers, truth values, text, "
+        "categories or dates. Leave it out or turn it into such columns"
+    )
+
+
+def _floats(series: Any, name: str) -> np.ndarray:
+    numbers = (
+        series.cast(nw.Float64).to_numpy() if series.dtype != nw.Float64 else series.to_numpy()
+    )
+    numbers = np.array(numbers, dtype=np.float64)
+    if series.null_count():
+        numbers[np.asarray(series.is_null().to_numpy(), dtype=bool)] = np.nan
+    if np.isinf(numbers).any():
+        at = int(np.flatnonzero(np.isinf(numbers))[0])
+        raise ValueError(
+            f"column {name!r} of X contains inf (row {at}); values should be finite or missing"
+        )
+    return numbers
+
+
+def _days(series: Any, dtype: Any) -> np.ndarray:
+    """Days since 1970, or days that a duration lasts."""
+    if dtype == nw.Duration:
+        counted = series.dt.total_microseconds()
+    else:
+        if dtype == nw.Date:
+            series = series.cast(nw.Datetime("us"))
+        counted = series.dt.timestamp("us")
+    days = np.array(counted.cast(nw.Float64).to_numpy(), dtype=np.float64) / 86400e6
+    missing = np.asarray(series.is_null().to_numpy(), dtype=bool)
+    days[missing] = np.nan
+    return days
+
+
+def _flags(values: list) -> Values:
+    codes = np.array([-1 if v is None else int(v) for v in values], dtype=np.int64)
+    return Values("flag", None, codes, (False, True))
+
+
+def _words(values: list) -> Values:
+    """Text, coded in sorted order so that the reader of a file does not matter."""
+    seen: dict = {}
+    # A float among text is pandas' nan: missing.
+    codes = np.array(
+        [-1 if v is None or v != v else seen.setdefault(v, len(seen)) for v in values],
+        dtype=np.int64,
+    )
+    words = sorted(seen, key=str)
+    rank = np.empty(len(words) + 1, dtype=np.int64)
+    rank[-1] = -1
+    for place, word in enumerate(words):
+        rank[seen[word]] = place
+    return Values("text", None, rank[codes], tuple(map(str, words)))
+
+
+def _objects(values: list, name: str) -> Values:
+    """A pandas column of Python objects, by what is in it."""
+    known = [v for v in values if v is not None and v == v]
+    kinds = {
+        "truth values" if isinstance(v, (bool, np.bool_))
+        else "numbers" if isinstance(v, (int, float, np.number))
+        else "text" if isinstance(v, str)
+        else type(v).__name__
+        for v in known
+    }  # fmt: skip
+    if kinds == {"truth values"}:
+        return _flags([None if v is None or v != v else bool(v) for v in values])
+    if kinds <= {"numbers", "truth values"}:
+        numbers = np.array([np.nan if v is None else float(v) for v in values])
+        if np.isinf(numbers).any():
+            raise ValueError(f"column {name!r} of X contains inf; values should be finite")
+        return Values("number", numbers, None, ())
+    if kinds == {"text"}:
+        return _words(values)
+    raise TypeError(
+        f"column {name!r} of X mixes {' and '.join(sorted(kinds))}; a column should hold one kind "
+        "of values"
+    )
+
+
+def _numbers_as_words(numbers: np.ndarray) -> Values:
+    """Numbers that are names, in the order of their size; whole ones without a decimal point."""
+    known = ~np.isnan(numbers)
+    different, places = np.unique(numbers[known], return_inverse=True)
+    codes = np.full(numbers.size, -1, dtype=np.int64)
+    codes[known] = places
+    return Values("text", None, codes, tuple(spoken_number(v) for v in different))
+
+
+def spoken_number(value: float) -> str:
+    return (
+        str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))
+    )

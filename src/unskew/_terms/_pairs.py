@@ -1,0 +1,185 @@
+"""Treatments, pairs of columns to balance, and sums that add. Letters: see the glossary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+
+@dataclass(frozen=True)
+class Treatments:
+    """Treatment j is ``above[j] < X[:, column[j]] <= upto[j]``; a two-valued column needs one.
+
+    ``as_is`` says that the columns are 0/1 as they stand, so that T need not be computed.
+    ``absent`` (dense data only) names for each j the 0/1 column that says where the value is
+    missing, -1 for none: a missing value is in no interval, whatever stands in its place.
+    """
+
+    column: np.ndarray
+    above: np.ndarray
+    upto: np.ndarray
+    as_is: bool = False
+    absent: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return self.column.size
+
+    def take(self, which: np.ndarray) -> Treatments:
+        absent = None if self.absent is None else self.absent[which]
+        return Treatments(
+            self.column[which], self.above[which], self.upto[which], self.as_is, absent
+        )
+
+    def of(self, tile: np.ndarray) -> np.ndarray:
+        """Indicators of a dense tile, in the dtype of the tile."""
+        columns = take_columns(tile, self.column)
+        if self.as_is:
+            return columns
+        treated = columns > self.above
+        if np.isfinite(self.upto).any():
+            treated &= columns <= self.upto
+        for j in self._gappy:
+            treated[:, j] &= tile[:, self.absent[j]] == 0  # type: ignore[index]
+        return treated.astype(tile.dtype)
+
+    @property
+    def _gappy(self) -> np.ndarray:
+        return np.zeros(0, np.intp) if self.absent is None else np.flatnonzero(self.absent >= 0)
+
+    def of_rows(self, rows: Any) -> np.ndarray:
+        """Indicators of all rows, read by whole columns: for the form with n < d."""
+        values = rows.columns(self.column)
+        treated = (values > self.above) & (values <= self.upto)
+        j = self._gappy
+        if j.size:
+            treated[:, j] &= rows.columns(self.absent[j]) == 0  # type: ignore[index]
+        return treated.astype(values.dtype)
+
+    def of_sparse(self, tile: sp.csr_array) -> SparseIndicators:
+        """Indicators of a CSR tile as (value where X is 0) + (correction at stored entries)."""
+        base = ((self.above < 0) & (self.upto >= 0)).astype(tile.dtype)
+        entries = tile.tocoo()
+        # Treatments are listed column by column; the b-th of a column is at first + b.
+        order = np.argsort(self.column, kind="stable")
+        count = np.bincount(self.column, minlength=tile.shape[1])
+        first = np.concatenate([[0], np.cumsum(count)[:-1]])
+        rows, cols, data = [], [], []
+        for b in range(int(count.max(initial=0))):
+            has = count[entries.col] > b
+            j = order[first[entries.col[has]] + b]
+            v = entries.data[has]
+            change = ((v > self.above[j]) & (v <= self.upto[j])).astype(tile.dtype) - base[j]
+            keep = change != 0
+            rows.append(entries.row[has][keep])
+            cols.append(j[keep])
+            data.append(change[keep])
+        shape = (tile.shape[0], len(self))
+        if not rows:
+            return SparseIndicators(base, sp.csr_array(shape, dtype=tile.dtype))
+        triplets = (np.concatenate(data), (np.concatenate(rows), np.concatenate(cols)))
+        return SparseIndicators(base, sp.csr_array(triplets, shape=shape))
+
+
+class SparseIndicators(NamedTuple):
+    """T = 1 base' + correction, for CSR tiles: the few operations that the probe form needs."""
+
+    base: np.ndarray
+    correction: sp.csr_array
+
+    def dense(self) -> np.ndarray:
+        return self.correction.toarray() + self.base
+
+    def times(self, Z: np.ndarray) -> np.ndarray:
+        return self.correction @ Z + self.base @ Z
+
+    def transposed_times(self, V: np.ndarray) -> np.ndarray:
+        return self.correction.T @ V + np.multiply.outer(self.base, V.sum(0))
+
+    def products(self, F: sp.csr_array, k: np.ndarray, j: np.ndarray) -> sp.csr_array:
+        """Rows x pairs matrix F[:, k] * T[:, j]."""
+        Fk = F[:, k]
+        return sp.csr_array(Fk.multiply(self.correction[:, j]) + Fk.multiply(self.base[j]))
+
+
+class DenseIndicators(NamedTuple):
+    """The same operations for a dense tile."""
+
+    T: np.ndarray
+
+    def times(self, Z: np.ndarray) -> np.ndarray:
+        return self.T @ Z
+
+    def transposed_times(self, V: np.ndarray) -> np.ndarray:
+        return self.T.T @ V
+
+    def products(self, F: np.ndarray, k: np.ndarray, j: np.ndarray) -> np.ndarray:
+        return F[:, k] * self.T[:, j]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A rectangle of D: features x treatments, less the masked pairs.
+
+    features    columns of X that are the k of D[k, j]
+    treatments  the j of D[k, j]
+    masked      (k, j) positions inside the rectangle whose two sides come from one source feature
+    scale       row k of D is multiplied by it (1 / starting standard deviation, or 1)
+    centre      a value near the mean of each feature, for the form that multiplies rows
+    gap         per feature: larger minus smaller value where it is two-valued, nan otherwise
+    symmetric   all features are two-valued and are the treatments themselves, in order
+    """
+
+    features: np.ndarray
+    treatments: Treatments
+    masked: tuple[np.ndarray, np.ndarray]
+    scale: np.ndarray
+    centre: np.ndarray
+    gap: np.ndarray
+    symmetric: bool = False
+
+    @property
+    def n_pairs(self) -> int:
+        return self.features.size * len(self.treatments) - self.masked[0].size
+
+
+def take_columns(tile: Any, columns: np.ndarray) -> Any:
+    """Columns of a tile; a view where they are a run without gaps."""
+    if columns.size and (np.diff(columns) == 1).all():
+        if columns.size == tile.shape[1]:
+            return tile
+        return tile[:, columns[0] : columns[-1] + 1]
+    return tile[:, columns]
+
+
+def group_rates(s: np.ndarray, W: float) -> tuple[np.ndarray, np.ndarray]:
+    """1/s and 1/(W - s); both 0 for a one-sided treatment, which then contributes nothing.
+
+    One-sided is meant to rounding. s is summed in float64 also for float32 data: W - s must be
+    right for a treatment that all rows but a few have.
+    """
+    c = W - s
+    nothing = 64 * np.finfo(np.float64).eps * W
+    two_sided = (s > nothing) & (c > nothing)
+    inverse_s = np.divide(1.0, s, out=np.zeros_like(s), where=two_sided)
+    inverse_c = np.divide(1.0, c, out=np.zeros_like(c), where=two_sided)
+    return inverse_s, inverse_c
+
+
+def sum_of_squares(D: np.ndarray) -> float:
+    """||D||^2, row by row in the dtype of D, then in float64."""
+    return float(np.einsum("kj,kj->k", D, D).sum(dtype=np.float64))
+
+
+def add_up(parts: Any) -> list[Any]:
+    """Sum tuples of arrays in the order in which they come, in float64."""
+    total: list[Any] = []
+    for part in parts:
+        if not total:
+            total = [np.array(p, dtype=np.float64) for p in part]
+        else:
+            for t, p in zip(total, part):
+                t += p
+    return total
