@@ -13,6 +13,7 @@ ROOMS = [
     "_solver",
     "_encode",
     "_files",
+    "_effects",
     "_door",
     "_row_weights",
     "_profiles",

@@ -14,7 +14,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from ._terms import add_up, take_columns
+from ._terms import Effects, add_up, take_columns
 
 
 class Gaps(NamedTuple):
@@ -42,15 +42,22 @@ class Distance:
     columns     of the tile
     at, noted   positions in ``columns`` that have gaps, and the 0/1 columns of the tile noting them
     variances   v, for the factor
+    effects     what the suspects add to the columns, taken out before distances are; or None
     """
 
     columns: np.ndarray
     at: np.ndarray | None = None
     noted: np.ndarray | None = None
     variances: np.ndarray | None = None
+    effects: Effects | None = None
 
     def of(self, tile: Any) -> Any:
-        return take_columns(tile, self.columns)
+        if self.effects is None:
+            return take_columns(tile, self.columns)
+        F = self.effects.taken_out(tile, self.columns)
+        if self.at is not None:
+            F[:, self.at] *= 1 - tile[:, self.noted]
+        return F
 
     def gaps(self, tile: Any) -> Gaps | None:
         if self.at is None or self.noted is None or self.variances is None:

@@ -86,3 +86,47 @@ def summarise_clusters(model: Any) -> list[dict]:
             }
         )
     return out
+
+
+def describe_effects(model: Any) -> list[dict] | None:
+    """The list behind ``DCKM.suspect_effects_``."""
+    effects = model._distance.effects
+    if effects is None:
+        return None
+    encoder, d = model.encoder_, effects.B.shape[1]
+    if encoder is not None:
+        names, source = list(encoder.get_feature_names_out()), encoder.sources_
+        sources = list(encoder.feature_names_in_)
+    else:
+        names = list(getattr(model, "feature_names_in_", [f"column {k}" for k in range(d)]))
+        source, sources = np.arange(d), names
+    column, sd = effects.column, model._sd
+    columns = model._distance.columns
+    scaled = effects.B[:, columns] / np.where(sd[columns] > 0, sd[columns], 1.0)
+    shown = [names[k] for k in columns]
+    out = []
+
+    def add(name: str, of: int, z: np.ndarray, own: np.ndarray) -> None:
+        change = (z - effects.mean[own]) @ scaled[own]
+        out.append({"suspect": name, "source": sources[of], "columns": shown, "effects": change})
+
+    binned = 0 if effects.bins is None else len(effects.bins)
+    for k in np.unique(column):
+        own = np.flatnonzero(column == k)
+        of = int(source[k])
+        if own.size == 1 and effects.scale[own[0]] == 1.0 and effects.power[own[0]] == 1.0:
+            # A 0/1 column: its source's columns as they are where it holds.
+            own = np.flatnonzero(source[column] == of)
+            high = model._high[column[own]]
+            z = np.where(column[own] == k, high, model._low[column[own]])
+            add(names[k], of, z - effects.centre[own] - model._shift_of(column[own]), own)
+        else:
+            add(f"{names[k]}, one sd above its mean", of, np.ones(own.size), own)
+    for b in range(binned):
+        k = int(effects.bins.column[b])
+        own = column.size + np.flatnonzero(effects.bins.column == k)
+        z = (own == column.size + b).astype(float)
+        low, high = effects.bins.above[b], effects.bins.upto[b]
+        shift = float(model._shift_of(np.array([k]))[0])
+        add(f"{names[k]} in ({low + shift:.3g}, {high + shift:.3g}]", int(source[k]), z, own)
+    return out

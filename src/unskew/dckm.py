@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import numbers
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from . import _kmeans, _solver
+from . import _effects, _kmeans, _solver
 from ._decorrelator import TO_THE_CALLER, _Decorrelator, with_callbacks
 from ._door import (
     as_rows,
@@ -29,7 +30,7 @@ from ._door import (
 )
 from ._encode import Encoded
 from ._kmeans import Clusters, Distance
-from ._profiles import describe_clusters, summarise_clusters
+from ._profiles import describe_clusters, describe_effects, summarise_clusters
 
 logger = logging.getLogger("unskew")
 
@@ -146,6 +147,18 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         Columns through which the bias came in (site, scanner, channel). None: all pairs.
     cluster_on : {"rest", "all"}, default="rest"
         "rest": suspects are balanced but are not part of the distance; "all": they are.
+    adjust : {"weights", "effects", "both"}, default="weights"
+        How named suspects are neutralised. "weights": by the balance. "effects": what they add to
+        the other columns is estimated and taken out, x - B'z with z the suspects (centred):
+        inertia = sum_i w_i ||x_i - C[label_i] - B'z_i||^2, C and B together by least squares;
+        weights stay at 1. "both": the balance is measured between suspects and x - B'z, so that
+        weights have to undo the selection only; weights then follow balance and spread alone. New
+        rows need their suspects' values. Starts come from the raw rows, from rows with the suspects
+        regressed out, and (both) from the weights-only solution; see ``starts_``.
+    effect_degree : int in 1..5 or "bins", default=1
+        Effects of suspects that are numbers: polynomials of that degree, or one per quantile bin.
+    effect_ridge : float, default=1e-3
+        Ridge on B, relative to the mean variance of the entries of z.
     init : {"partition", "random", "k-means++", "principal"} or array, default="partition"
         "partition": random labels, as in the paper; "random": random rows as centres;
         "k-means++"; "principal": the first principal component cut at quantiles, deterministic; an
@@ -186,7 +199,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     cluster_summary_ : list of dicts
         Sizes, weighted and not, and the columns that set each cluster apart, by readable names.
     cluster_centers_ : ndarray (n_clusters, n_features)
-        Weighted means; of a table, in the columns of ``encoder_``. Suspects outside the distance have their weighted mean too, for reading.
+        Weighted means; of a table, in the columns of ``encoder_``; of rows less the suspects'
+        effects, where those are taken out. Suspects outside the distance have their weighted mean
+        too, for reading.
     weights_ : ndarray (n,)
         The multipliers m, of mean 1 weighted by a (0 for rows of weight 0); under "paper" the
         paper's w.
@@ -215,6 +230,11 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         largest distance that is left.
     weights_for_r2_ : float or None
         How well ``weights_for`` gives back ``weights_``.
+    suspect_effects_ : list of dicts, or None
+        With ``adjust`` "effects" or "both": what each value of a suspect does to each column.
+    starts_ : list of dicts
+        With ``adjust`` "effects" or "both": where each kind of start ended, what the choice among
+        them saw, and which was chosen.
 
     Missing values of a table
     -------------------------
@@ -260,6 +280,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         solver="descent",
         suspects=None,
         cluster_on="rest",
+        adjust="weights",
+        effect_degree=1,
+        effect_ridge=1e-3,
         init="partition",
         n_init=10,
         max_iter=100,
@@ -281,6 +304,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         self.solver = solver
         self.suspects = suspects
         self.cluster_on = cluster_on
+        self.adjust = adjust
+        self.effect_degree = effect_degree
+        self.effect_ridge = effect_ridge
         self.init = init
         self.n_init = n_init
         self.max_iter = max_iter
@@ -303,6 +329,20 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         check_number("n_clusters", self.n_clusters, numbers.Integral, low=1)
         check_number("n_init", self.n_init, numbers.Integral, low=1)
         check_word("cluster_on", self.cluster_on, ("rest", "all"))
+        check_word("adjust", self.adjust, ("weights", "effects", "both"))
+        if self.effect_degree != "bins":
+            check_number("effect_degree", self.effect_degree, numbers.Integral, low=1, high=5)
+        check_number("effect_ridge", self.effect_ridge, low=0)
+        if self.adjust != "weights":
+            if self.suspects is None:
+                raise ValueError(
+                    f"adjust={self.adjust!r} takes the effects of suspects out, but suspects=None; "
+                    "name the columns"
+                )
+            if self.solver == "paper" or self.scale == "paper":
+                raise ValueError(
+                    f"adjust={self.adjust!r} should go with scale='relative' and solver='descent'"
+                )
         super()._check_parameters()
 
     @with_callbacks
@@ -341,38 +381,110 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                 context = self._init_callback_context(max_subtasks=n_init)
                 context.call_on_fit_task_begin(estimator=self, X=X)
             with rows.threads():
-                posed = self._make_problem(encoded, encoded.distance, seeds[-1])
-                solve = _solver.follow_paper if self.solver == "paper" else _solver.descend
-                best = None
-                for number, seed in enumerate(seeds[:-1]):
-                    sub = None
-                    if context is not None:
-                        sub = context.subcontext(task_name="start", max_subtasks=self.max_iter)
-                        sub.call_on_fit_task_begin(estimator=self)
-                    generator = np.random.RandomState(seed)
-                    start = start_clusters(rows, encoded.distance, a, K, init, generator)
-                    watch = self._watcher(sub, self.verbose > 1, f"start {number + 1}, ")
-                    found = solve(
-                        posed.problem, start, max_iter=self.max_iter, tol=self.tol, watch=watch
-                    )
-                    if self.verbose:
-                        logger.info(
-                            "start %d of %d: objective %.8g after %d iterations, %s",
-                            number + 1,
-                            n_init,
-                            found.objective,
-                            found.n_iter,
-                            found.status,
-                        )
-                    if sub is not None:
-                        sub.call_on_fit_task_end(estimator=self)
-                    if best is None or found.objective < best.objective:
-                        best = found
-                self._store(posed, best)
-                self._store_clusters(encoded, best)
+                if self.adjust == "weights":
+                    self._fit_weights(encoded, init, seeds, context)
+                else:
+                    self._fit_effects(encoded, init, seeds, context)
             if context is not None:
                 context.call_on_fit_task_end(estimator=self, X=X)
         return self
+
+    def _fit_weights(self, encoded: Encoded, init: Any, seeds: np.ndarray, context: Any) -> None:
+        rows, a, K, n_init = encoded.rows, encoded.a, self.n_clusters, seeds.size - 1
+        posed = self._make_problem(encoded, encoded.distance, seeds[-1])
+        solve = _solver.follow_paper if self.solver == "paper" else _solver.descend
+        best = None
+        for number, seed in enumerate(seeds[:-1]):
+            sub = None
+            if context is not None:
+                sub = context.subcontext(task_name="start", max_subtasks=self.max_iter)
+                sub.call_on_fit_task_begin(estimator=self)
+            generator = np.random.RandomState(seed)
+            start = start_clusters(rows, encoded.distance, a, K, init, generator)
+            watch = self._watcher(sub, self.verbose > 1, f"start {number + 1}, ")
+            found = solve(posed.problem, start, max_iter=self.max_iter, tol=self.tol, watch=watch)
+            if self.verbose:
+                logger.info(
+                    "start %d of %d: objective %.8g after %d iterations, %s",
+                    number + 1,
+                    n_init,
+                    found.objective,
+                    found.n_iter,
+                    found.status,
+                )
+            if sub is not None:
+                sub.call_on_fit_task_end(estimator=self)
+            if best is None or found.objective < best.objective:
+                best = found
+        self._store(posed, best)
+        self._store_clusters(encoded, best)
+
+    def _fit_effects(self, encoded: Encoded, init: Any, seeds: np.ndarray, context: Any) -> None:
+        if encoded.rows.sparse:
+            raise ValueError(
+                f"adjust={self.adjust!r} makes rows dense, and X is sparse; give a dense array or "
+                "use adjust='weights'"
+            )
+        # Corrected features against suspects; the other direction would see the footprint again.
+        forward = [p for p in encoded.rectangles if not np.isin(p.features, encoded.suspects).any()]
+        narrow = encoded._replace(rectangles=forward)
+        posed = self._make_problem(narrow, encoded.distance, seeds[-1])
+        effects = _effects.make_effects(encoded, self.effect_degree)
+        if effects.mean.size == 0:
+            raise ValueError(
+                f"suspects={self.suspects!r} do not vary; there is no effect to take out"
+            )
+
+        def start_on(distance: Distance, seed: int) -> Clusters:
+            generator = np.random.RandomState(seed)
+            return start_clusters(
+                encoded.rows, distance, encoded.a, self.n_clusters, init, generator
+            )
+
+        sub = None
+        if context is not None:
+            sub = context.subcontext(task_name="start", max_subtasks=3 * self.max_iter)
+            sub.call_on_fit_task_begin(estimator=self)
+        chosen, self.starts_ = _effects.fit_from_all_sides(
+            posed.problem,
+            encoded,
+            effects,
+            start_on,
+            seeds[:-1],
+            weigh=self.adjust == "both",
+            ridge=float(self.effect_ridge),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            watch=self._watcher(sub, self.verbose > 1),
+        )
+        if sub is not None:
+            sub.call_on_fit_task_end(estimator=self)
+        if self.verbose:
+            for told in self.starts_:
+                logger.info("start %s: %s", told["start"], told)
+        # The weights do not look at the inertia here: nor does weights_for.
+        ended = posed._replace(problem=chosen.problem._replace(inertia_rate=0.0))
+        self._store(ended, chosen.solution)
+        self._store_clusters(encoded._replace(distance=chosen.fit.distance), chosen.solution)
+        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
+        for source in _effects.tied_sources(encoded, chosen.fit.clusters.labels, self.suspects_):
+            warnings.warn(
+                f"values of suspect {names[source]!r} share no cluster with each other: what they "
+                "do to the columns cannot be told apart from what the clusters are",
+                UserWarning,
+                stacklevel=TO_THE_CALLER + 1,
+            )
+
+    @property
+    def suspect_effects_(self):
+        """What each suspect does to each column (``adjust="effects"`` or ``"both"``), else None.
+
+        List of dicts: "suspect" (readable, for a category its value), "source", "columns" (names),
+        "effects" (array: in standard deviations of the column at the start, a value of a category
+        against the average row, a number per standard deviation).
+        """
+        check_is_fitted(self)
+        return describe_effects(self)
 
     def _store_clusters(self, encoded: Encoded, solution: _solver.Solution) -> None:
         rows, distance, clusters = encoded.rows, encoded.distance, solution.clusters
@@ -393,6 +505,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         # procedure "paper" may leave some empty, and does not choose them).
         self._distance = distance
         self._variances = encoded.columns.sd[distance.columns] ** 2
+        columns = encoded.columns
+        self._means, self._sd = columns.mean, columns.sd
+        self._low, self._high = columns.low, columns.high
         chosen = np.unique(clusters.labels) if self.solver == "paper" else np.arange(K)
         self._chosen = chosen.astype(np.int32)
         self._centres = clusters.C
@@ -418,9 +533,14 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                 places = np.flatnonzero(sources == source)
                 at.extend(places)
                 noted.extend([d + number] * places.size)
+                if distance.effects is not None and source in self.suspects_:
+                    own = np.flatnonzero(self.encoder_.sources_ == source)
+                    matrix[np.ix_(unknown[source], own)] = self._means[own]  # an average effect
             matrix = np.column_stack([matrix, *(lost.astype(float) for lost in unknown.values())])
             variances = distance.variances if distance.variances is not None else self._variances
-            distance = Distance(distance.columns, np.array(at), np.array(noted), variances)
+            distance = replace(
+                distance, at=np.array(at, int), noted=np.array(noted, int), variances=variances
+            )
         shift = self._shift
         rows = as_rows(matrix, self.n_threads)
         if rows.sparse and shift is not None:
@@ -478,6 +598,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         with rows.threads():
             e = _kmeans.label(rows, distance, C[self._chosen]).e
         return -float(a @ e) / float(a.sum())
+
+    def _shift_of(self, columns: np.ndarray) -> np.ndarray:
+        return np.zeros(columns.size) if self._shift is None else self._shift[columns]
 
     @property
     def _n_features_out(self) -> int:

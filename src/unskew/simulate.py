@@ -14,9 +14,15 @@ from numbers import Integral, Real
 
 import numpy as np
 from scipy import sparse
+from sklearn.datasets import load_digits
 from sklearn.utils import Bunch
 
-__all__ = ["make_site_footprint", "make_spurious_background", "select_with_bias"]
+__all__ = [
+    "make_site_footprint",
+    "make_spurious_background",
+    "make_tinted_digits",
+    "select_with_bias",
+]
 
 
 def make_site_footprint(
@@ -28,6 +34,7 @@ def make_site_footprint(
     rate=0.8,
     on=0.7,
     off=0.2,
+    interaction=0.0,
     n_sites=None,
     n_population=None,
     random_state=None,
@@ -44,7 +51,9 @@ def make_site_footprint(
         site, biased sample           s = c mod n_sites with probability `rate`, else any site,
                                       all equally likely (s = c mod n_sites among them)
         site, unbiased, population    any site, all equally likely
-        footprint column of site b    1 with probability `on` if b = s, else with `off`
+        footprint column of site b    1 with probability `on` if b = s, else with `off`; the last
+                                      share `interaction` of each site's columns asks for
+                                      b = (s + c) mod n_sites instead
         site column b                 1 if b = s, else 0
 
     Core columns are shared out evenly among the classes, footprint columns among the sites. The
@@ -65,6 +74,9 @@ def make_site_footprint(
         of site and class would never be seen and no weights could bring them back.
     on, off : float in [0, 1], default=0.7, 0.2
         Probability of a 1 where a column belongs to the row's class (site), and elsewhere.
+    interaction : float in [0, 1], default=0.0
+        Share of the footprint that each site leaves differently in each class: there no effect of
+        the site can be added or taken out.
     n_sites : int, default=None
         Number of sites; None means `n_clusters`.
     n_population : int, default=None
@@ -105,16 +117,24 @@ def make_site_footprint(
     _check_rates(rate=rate, on=on, off=off)
     params = {
         "n_samples": n_samples, "n_clusters": n_clusters, "n_core": n_core,
-        "n_footprint": n_footprint, "rate": rate, "on": on, "off": off, "n_sites": n_sites,
-        "n_population": n_population, "random_state": random_state,
+        "n_footprint": n_footprint, "rate": rate, "on": on, "off": off,
+        "interaction": interaction, "n_sites": n_sites, "n_population": n_population,
+        "random_state": random_state,
     }  # fmt: skip
+    if not isinstance(interaction, Real) or not 0 <= interaction <= 1:
+        raise ValueError(f"interaction={interaction!r} should be in [0, 1]")
 
     core_of = _share_out(n_core, n_clusters)
     footprint_of = _share_out(n_footprint, n_sites)
+    # Of each site's columns the last ones.
+    place = np.arange(n_footprint) - np.searchsorted(footprint_of, footprint_of)
+    size = np.bincount(footprint_of, minlength=n_sites)[footprint_of]
+    twisted = place >= np.round((1 - interaction) * size)
 
     def columns(rng, y, site):
         core = _switch_on(rng, y, core_of, on, off)
-        footprint = _switch_on(rng, site, footprint_of, on, off)
+        owner = np.where(twisted, ((site + y) % n_sites)[:, None], site[:, None])
+        footprint = _switch_on(rng, owner, footprint_of, on, off)
         return np.hstack([core, footprint, site[:, None] == np.arange(n_sites)])
 
     bunch = _draw_three(params, n_sites, columns, random_state)
@@ -211,6 +231,93 @@ def make_spurious_background(
         feature_names=_names("core", core_of) + _names("background", background_of),
     )
     return bunch
+
+
+def make_tinted_digits(
+    *, n_classes=10, n_sites=2, tint=0.3, rate=0.6, random_state=None, classes=None
+):
+    """scikit-learn's digits, scanned at sites that tint every pixel; the site follows the digit.
+
+    Real images, a known nuisance: site s adds to each pixel a fixed number, drawn once per site
+    from a normal distribution with standard deviation `tint` times that of the pixel. In the
+    biased sample an image of class c is scanned at site c mod n_sites with probability `rate`, else
+    at any site, all equally likely; in the population at any site.
+
+    Parameters
+    ----------
+    n_classes : int in 2..10, default=10
+        The digits 0 to n_classes - 1.
+    n_sites : int, default=2
+    tint : float >= 0, default=0.3
+        At 1 the sites make as much variance as all the digits together.
+    rate : float in [0, 1), default=0.6
+    random_state : int, numpy Generator, RandomState or None
+    classes : list of digits or None
+        Takes the place of `n_classes`.
+
+    Returns
+    -------
+    Bunch with
+        X, y, site : the biased sample: 64 pixels in [0, 1] plus tint, then one-hot sites
+        X_population, y_population, site_population : the same images, sites drawn independently
+        X_clean : the same images without tint and without sites
+        suspects : indices of the site columns
+        weights : true inverse-selection weights, mean 1
+        feature_names, params
+
+    Examples
+    --------
+    >>> from unskew.simulate import make_tinted_digits
+    >>> data = make_tinted_digits(n_classes=4, n_sites=4, tint=1.0, rate=0.9, random_state=0)
+    >>> data.X.shape, data.suspects.tolist()
+    ((720, 68), [64, 65, 66, 67])
+    >>> round(float((data.site == data.y).mean()), 1)
+    0.9
+    """
+    _check_counts(2, n_sites=n_sites)
+    if classes is None:
+        if not isinstance(n_classes, Integral) or not 2 <= n_classes <= 10:
+            raise ValueError(f"n_classes={n_classes!r} should be an integer in 2..10")
+        classes = range(n_classes)
+    classes = np.unique(np.asarray(list(classes)))
+    if classes.size < 2 or not np.isin(classes, np.arange(10)).all():
+        raise ValueError(f"classes={classes.tolist()} should be two or more different digits")
+    if not isinstance(tint, Real) or not tint >= 0 or not np.isfinite(tint):
+        raise ValueError(f"tint={tint!r} should be >= 0")
+    _check_rates(rate=rate, on=1.0, off=0.0)
+    images, digit = load_digits(return_X_y=True)
+    chosen = np.isin(digit, classes)
+    clean, y = images[chosen] / 16.0, np.searchsorted(classes, digit[chosen])
+    rng = _generator(random_state)
+    tints = tint * clean.std(axis=0) * rng.normal(size=(n_sites, 64))
+    follows, anywhere, elsewhere = (
+        rng.random(y.size) < rate,
+        rng.integers(n_sites, size=y.size),
+        rng.integers(n_sites, size=y.size),
+    )
+    site = np.where(follows, y % n_sites, anywhere)
+
+    def scan(where):
+        return np.hstack([clean + tints[where], where[:, None] == np.arange(n_sites)])
+
+    weights = (1 / n_sites) / (rate * (site == y % n_sites) + (1 - rate) / n_sites)
+    return Bunch(
+        X=scan(site),
+        y=y,
+        site=site,
+        weights=weights / weights.mean(),
+        X_population=scan(elsewhere),
+        y_population=y,
+        site_population=elsewhere,
+        X_clean=clean,
+        suspects=np.arange(64, 64 + n_sites),
+        feature_names=[f"pixel_{i}_{j}" for i in range(8) for j in range(8)]
+        + [f"site_{s}" for s in range(n_sites)],
+        params={
+            "classes": classes.tolist(), "n_sites": n_sites, "tint": tint, "rate": rate,
+            "random_state": random_state,
+        },
+    )  # fmt: skip
 
 
 def select_with_bias(X, y, attribute, strength, *, n_samples=None, random_state=None):
@@ -337,7 +444,8 @@ def _share_out(n_columns, n_owners):
 
 
 def _switch_on(rng, owner, column_of, on, off):
-    chance = np.where(owner[:, None] == column_of, on, off)
+    owner = owner[:, None] if owner.ndim == 1 else owner
+    chance = np.where(owner == column_of, on, off)
     return rng.random(chance.shape) < chance
 
 

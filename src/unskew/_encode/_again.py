@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def encode_for(model: Any, X: Any, sample_weight: Any = None) -> Encoded:
     suspects = None
     if model.suspects_ is not None:
         suspects = np.flatnonzero(np.isin(layout.source, model.suspects_))
-    return encode(
+    encoded = encode(
         Rows(matrix, n_threads=model.n_threads),
         np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
         suspects=suspects,
@@ -36,4 +37,12 @@ def encode_for(model: Any, X: Any, sample_weight: Any = None) -> Encoded:
         n_bins=model.n_bins,
         standardise=model.scale == "relative",
         layout=layout,
+    )
+    if getattr(model, "adjust", "weights") == "weights":
+        return encoded
+    # With effects the balance looks at corrected features, from one side.
+    distance = model._distance
+    forward = [p for p in encoded.rectangles if not np.isin(p.features, suspects).any()]
+    return encoded._replace(
+        distance=distance, rectangles=[replace(p, effects=distance.effects) for p in forward]
     )

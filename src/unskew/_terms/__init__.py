@@ -16,7 +16,15 @@ result does not depend on the number of threads.
 
 from ._balance import Balance, Term, contrast, make_balance
 from ._closed import Margins, effective_share, inertia, mass, spread
-from ._pairs import Pairs, Treatments, add_up, group_rates, sum_of_squares, take_columns
+from ._pairs import (
+    Effects,
+    Pairs,
+    Treatments,
+    add_up,
+    group_rates,
+    sum_of_squares,
+    take_columns,
+)
 from ._primal import PrimalBalance, SparsePrimalBalance, SymmetricPrimalBalance
 from ._wide import LARGEST_MATRIX, PROBE_ERROR, DualBalance, ProbeBalance, probe_count
 
@@ -25,6 +33,7 @@ __all__ = [
     "PROBE_ERROR",
     "Balance",
     "DualBalance",
+    "Effects",
     "Margins",
     "Pairs",
     "PrimalBalance",

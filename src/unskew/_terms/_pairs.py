@@ -120,6 +120,37 @@ class DenseIndicators(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Effects:
+    """What the suspects of a row add to its other columns: B'(z - mean), linear in z.
+
+    z has Q entries: ((X[:, column] - centre) / scale)^power, then the indicators ``bins``.
+
+    mean     of z at the start (Q)
+    B        Q x d, over all columns of X; 0 for the suspects' own
+    """
+
+    column: np.ndarray
+    power: np.ndarray
+    centre: np.ndarray
+    scale: np.ndarray
+    bins: Treatments | None
+    mean: np.ndarray
+    B: np.ndarray
+
+    def z(self, tile: np.ndarray) -> np.ndarray:
+        """Centred z of the rows of a tile, n x Q."""
+        parts = ((take_columns(tile, self.column) - self.centre) / self.scale) ** self.power
+        if self.bins is not None:
+            parts = np.hstack([parts, self.bins.of(tile)])
+        return (parts - self.mean).astype(tile.dtype, copy=False)
+
+    def taken_out(self, tile: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Columns of a tile less what the suspects add."""
+        B = self.B[:, columns].astype(tile.dtype, copy=False)
+        return take_columns(tile, columns) - self.z(tile) @ B
+
+
+@dataclass(frozen=True)
 class Pairs:
     """A rectangle of D: features x treatments, less the masked pairs.
 
@@ -130,6 +161,7 @@ class Pairs:
     centre      a value near the mean of each feature, for the form that multiplies rows
     gap         per feature: larger minus smaller value where it is two-valued, nan otherwise
     symmetric   all features are two-valued and are the treatments themselves, in order
+    effects     taken out of the features first (primal form of dense data only), or None
     """
 
     features: np.ndarray
@@ -139,6 +171,13 @@ class Pairs:
     centre: np.ndarray
     gap: np.ndarray
     symmetric: bool = False
+    effects: Effects | None = None
+
+    def features_of(self, tile: Any) -> Any:
+        """Feature columns of a tile, less the suspects' effects."""
+        if self.effects is None:
+            return take_columns(tile, self.features)
+        return self.effects.taken_out(tile, self.features)
 
     @property
     def n_pairs(self) -> int:

@@ -29,13 +29,13 @@ class PrimalBalance:
         self.rows, self.pairs = rows, pairs
 
     def _sums(self, tile: np.ndarray, w: np.ndarray) -> tuple:
-        F = take_columns(tile, self.pairs.features)
+        F = self.pairs.features_of(tile)
         T = self.pairs.treatments.of(tile)
         return F.T @ (T * w[:, None].astype(T.dtype)), w @ T, w @ F
 
     def _gradient(self, tile: np.ndarray, message: tuple) -> np.ndarray:
         Q, v, h, const = message
-        F = take_columns(tile, self.pairs.features)
+        F = self.pairs.features_of(tile)
         T = self.pairs.treatments.of(tile)
         G = F @ Q
         G += v

@@ -13,6 +13,7 @@ NAMES = {
     "paper-correlation": "figure 2: amount of correlation before and after weighting",
     "paper-sensitivity": "figure 3: NMI over the strengths",
     "selection": "known selection bias: simulators over the rate, NHANES, crashes, pooled SURF",
+    "tables": "NHANES as a table: two readers, rivals side by side, known shares",
     "speed": "time and memory as ratios to the machine's matrix product and scikit-learn",
 }
 
@@ -40,16 +41,16 @@ def main(arguments: list[str] | None = None) -> int:
     if options.jobs is not None and options.jobs < 1:
         print(f"unskew.bench: --jobs {options.jobs} should be >= 1", file=sys.stderr)
         return 2
-    alone = options.name == "speed"
+    alone = options.name in ("speed", "tables")
     if alone and (options.jobs is not None or options.retry_failed):
         print(
-            "unskew.bench: speed measures the machine one figure at a time; "
+            f"unskew.bench: {options.name} does one thing at a time; "
             "--jobs and --retry-failed have no meaning there",
             file=sys.stderr,
         )
         return 2
     try:
-        from . import paper, runner, selection, speed
+        from . import paper, runner, selection, speed, tables
     except ModuleNotFoundError as error:
         print(
             f"unskew.bench: {error.name} is not installed; pip install 'unskew[bench]'",
@@ -62,6 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
         "paper-correlation": paper.paper_correlation,
         "paper-sensitivity": paper.paper_sensitivity,
         "selection": selection.selection,
+        "tables": tables.tables,
         "speed": speed.speed,
     }[options.name]
     begin = time.monotonic()

@@ -1,0 +1,399 @@
+"""Effects of suspects: the least-squares problem, its laws, and what it finds."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unskew import DCKM
+from unskew._blocks import Rows
+from unskew._effects import Fit, lloyd, make_effects, regress_out, solve_jointly
+from unskew._encode import encode, encode_for
+from unskew._kmeans import Distance, label
+from unskew._terms import Balance
+from unskew.baselines import RegressOutKMeans
+from unskew.metrics import adjusted_rand_index
+from unskew.simulate import make_site_footprint, make_tinted_digits
+
+
+def tinted(rng, n=120, K=3, sites=3, d=5):
+    """Rows = class centre + site effect + little noise; exactly the model."""
+    y, site = rng.integers(0, K, n), rng.integers(0, sites, n)
+    C, B = 3 * rng.normal(size=(K, d)), rng.normal(size=(sites, d))
+    x = C[y] + B[site] + 0.1 * rng.normal(size=(n, d))
+    return np.c_[x, np.eye(sites)[site]], y, site
+
+
+def make_encoded(X, suspects, a=None):
+    a = np.ones(len(X)) if a is None else a
+    return encode(
+        Rows(X, n_threads=1), a, suspects=np.asarray(suspects), cluster_on="rest", n_bins=4,
+        standardise=True,
+    )  # fmt: skip
+
+
+def make_distance(X, suspects, a=None, degree=1):
+    encoded = make_encoded(X, suspects, a)
+    return encoded, replace(encoded.distance, effects=make_effects(encoded, degree))
+
+
+# ------------------------------------------------------------------- the least-squares problem
+def test_centres_and_effects_are_numpys_least_squares(rng):
+    X, y, _ = tinted(rng)
+    w = rng.random(len(X))
+    encoded, distance = make_distance(X, [5, 6, 7])
+    C, effects, _ = solve_jointly(encoded.rows, distance, w, y, np.zeros((3, 5)), 0.0)
+    # The same from a dummy regression: indicators of clusters and of sites.
+    design = np.c_[np.eye(3)[y], X[:, 5:]]
+    root = np.sqrt(w)[:, None]
+    found = np.linalg.lstsq(root * design, root * X[:, :5], rcond=None)[0]
+    shown = C[y] + effects.z(encoded.rows.tile(0)) @ effects.B[:, :5]
+    if encoded.rows.shift is not None:
+        shown = shown + encoded.rows.shift[:5]
+    np.testing.assert_allclose(shown, design @ found, atol=1e-9)
+    assert (effects.B[:, 5:] == 0).all()
+
+
+def test_least_squares_from_any_present_point(rng):
+    X, y, _ = tinted(rng)
+    w = rng.random(len(X))
+    encoded, distance = make_distance(X, [5, 6, 7])
+    one = solve_jointly(encoded.rows, distance, w, y, np.zeros((3, 5)), 1e-3)
+    far = replace(distance.effects, B=np.r_["-1", rng.normal(size=(3, 5)), np.zeros((3, 3))])
+    other = solve_jointly(
+        encoded.rows, replace(distance, effects=far), w, y, rng.normal(size=(3, 5)), 1e-3
+    )
+    np.testing.assert_allclose(one[0], other[0], atol=1e-9)
+    np.testing.assert_allclose(one[1].B, other[1].B, atol=1e-9)
+
+
+def test_the_solution_is_the_argmin_of_its_docstring(rng):
+    X, y, _ = tinted(rng)
+    w, ridge = rng.random(len(X)), 0.05
+    encoded, distance = make_distance(X, [5, 6, 7])
+    C, effects, _ = solve_jointly(encoded.rows, distance, w, y, np.zeros((3, 5)), ridge)
+    Z = effects.z(encoded.rows.tile(0))
+    x = encoded.rows.tile(0)[:, :5]
+    penalty = ridge * np.trace(Z.T @ (w[:, None] * Z)) / 3
+
+    def value(C, B):
+        return w @ ((x - C[y] - Z @ B) ** 2).sum(1) + penalty * (B**2).sum()
+
+    best = value(C, effects.B[:, :5])
+    for _ in range(20):
+        moved = value(C + 1e-3 * rng.normal(size=C.shape), effects.B[:, :5])
+        turned = value(C, effects.B[:, :5] + 1e-3 * rng.normal(size=(3, 5)))
+        assert min(moved, turned) > best
+
+
+def test_one_cluster_is_the_regression_of_the_baseline(rng):
+    X, _, _ = tinted(rng)
+    a = rng.random(len(X))
+    encoded, distance = make_distance(X, [5, 6, 7], a)
+    found = regress_out(encoded.rows, distance, a, 1e-9)
+    baseline = RegressOutKMeans(2, suspects=[5, 6, 7], n_init=1, random_state=0)
+    baseline.fit(X, sample_weight=a)
+    ours = found.of(encoded.rows.tile(0))
+    theirs = baseline._to_space(X)
+    np.testing.assert_allclose(ours - ours.mean(0), theirs - theirs.mean(0), atol=1e-6)
+
+
+def test_inertia_does_not_rise_in_the_sweeps(rng):
+    data = make_tinted_digits(n_classes=4, n_sites=4, tint=1.0, rate=0.6, random_state=0)
+    encoded, distance = make_distance(data.X, data.suspects)
+    w = rng.random(len(data.X))
+    C = distance.of(encoded.rows.take(np.arange(4)))
+    fit = Fit(label(encoded.rows, distance, C), distance)
+    values = [w @ fit.clusters.e]
+    for _ in range(8):
+        fit = lloyd(encoded.rows, fit, w, 0.0, max_sweeps=1)
+        values.append(w @ fit.clusters.e)
+    assert (np.diff(values) <= 1e-9 * values[0]).all()
+    assert values[-1] < 0.9 * values[0]
+
+
+def test_balance_gradient_on_corrected_features(rng):
+    X, _, _ = tinted(rng)
+    encoded, distance = make_distance(X, [5, 6, 7])
+    effects = replace(distance.effects, B=np.r_["-1", rng.normal(size=(3, 5)), np.zeros((3, 3))])
+    pairs = replace(encoded.rectangles[0], effects=effects)
+    loss, w = Balance(encoded.rows, [pairs], form="primal"), rng.random(len(X))
+    # The definition: contrasts of y = x - B'z.
+    y = encoded.rows.tile(0)[:, :5] - effects.z(encoded.rows.tile(0)) @ effects.B[:, :5]
+    total = 0.0
+    for j in (5, 6, 7):
+        t = X[:, j] > 0
+        gap = np.average(y[t], axis=0, weights=w[t]) - np.average(y[~t], axis=0, weights=w[~t])
+        total += ((gap / encoded.columns.sd[:5]) ** 2).sum()
+    value, gradient = loss.value_and_gradient(w)
+    assert value == pytest.approx(total, rel=1e-9)
+    for i in range(0, 120, 17):
+        step = np.zeros(120)
+        step[i] = 1e-6
+        slope = (loss.value(w + step) - loss.value(w - step)) / 2e-6
+        assert gradient[i] == pytest.approx(slope, rel=1e-4, abs=1e-6)
+
+
+def test_effects_of_numbers_by_degree_and_by_bins(rng):
+    n = 400
+    age = rng.uniform(-1, 1, n)
+    group = rng.integers(0, 2, n)
+    x = 6 * group[:, None] + np.c_[4 * age**2, -3 * age**2] + 0.1 * rng.normal(size=(n, 2))
+    X = np.c_[x, age]
+    left = {}
+    for degree in (1, 2, "bins"):
+        model = DCKM(
+            2, suspects=[2], adjust="effects", effect_degree=degree, n_init=4, random_state=0,
+            n_bins=8,
+        ).fit(X)  # fmt: skip
+        left[degree] = model.inertia_
+    assert left[2] < 0.05 * left[1]
+    assert left["bins"] < 0.3 * left[1]
+
+
+def test_missing_values_have_no_residual(rng):
+    n = 300
+    y, site = rng.integers(0, 3, n), rng.integers(0, 3, n)
+    centre = np.array([[0, 0, 0], [6, 0, 3], [0, 6, -3.0]])
+    x = centre[y] + np.array([[0, 0, 0], [1, 2, 3], [-2, 1, 0.0]])[site]
+    table = pd.DataFrame(x + 0.1 * rng.normal(size=(n, 3)), columns=["p", "q", "r"])
+    table["site"] = np.array(["A", "B", "C"])[site]
+    table.loc[rng.random(n) < 0.2, "p"] = np.nan
+    table.loc[rng.random(n) < 0.2, "r"] = np.nan
+    model = DCKM(3, suspects=["site"], adjust="effects", n_init=4, random_state=0).fit(table)
+    assert adjusted_rand_index(y, model.labels_) > 0.97
+    np.testing.assert_array_equal(model.predict(table), model.labels_)
+
+
+# -------------------------------------------------------------------------------- laws of a fit
+@pytest.fixture(scope="module")
+def data():
+    return make_site_footprint(600, rate=0.8, random_state=0)
+
+
+def fit(X, adjust="both", **how):
+    how = {"n_init": 3, "random_state": 0} | how
+    return DCKM(4, adjust=adjust, **how).fit(X)
+
+
+@pytest.mark.parametrize("adjust", ["effects", "both"])
+def test_threads_do_not_change_a_bit(data, adjust):
+    X = np.tile(data.X, (3, 1)).astype(np.float32)
+    one, two = (fit(X, adjust, suspects=data.suspects, n_threads=t) for t in (1, 2))
+    np.testing.assert_array_equal(one.labels_, two.labels_)
+    np.testing.assert_array_equal(one.weights_, two.weights_)
+    np.testing.assert_array_equal(one._distance.effects.B, two._distance.effects.B)
+
+
+def test_blocks_do_not_change_the_sums(data, monkeypatch):
+    one = fit(data.X, suspects=data.suspects)
+    monkeypatch.setattr("unskew._blocks.tile_rows", lambda shape, sparse: 97)
+    other = fit(data.X, suspects=data.suspects)
+    assert (one.labels_ == other.labels_).mean() > 0.99
+    assert one.objective_ == pytest.approx(other.objective_, rel=1e-3)
+
+
+@pytest.mark.parametrize("adjust", ["effects", "both"])
+def test_weight_two_is_the_row_twice(data, adjust, rng):
+    a = rng.integers(0, 3, 600).astype(float)
+    repeated = data.X[np.repeat(np.arange(600), a.astype(int))]
+    how = {"suspects": data.suspects, "init": "principal", "max_iter": 2, "tol": 1.0}
+    one = DCKM(4, adjust=adjust, **how).fit(data.X, sample_weight=a)
+    other = DCKM(4, adjust=adjust, **how).fit(repeated)
+    np.testing.assert_array_equal(np.repeat(one.labels_, a.astype(int)), other.labels_)
+    assert one.objective_ == pytest.approx(other.objective_, rel=1e-5)
+    np.testing.assert_allclose(one._distance.effects.B, other._distance.effects.B, atol=1e-4)
+
+
+@pytest.mark.parametrize("adjust", ["effects", "both"])
+def test_scaling_the_weights_changes_nothing(data, adjust, rng):
+    a = rng.random(600)
+    how = {"suspects": data.suspects, "init": "principal", "max_iter": 2, "tol": 1.0}
+    one = DCKM(4, adjust=adjust, **how).fit(data.X, sample_weight=a)
+    other = DCKM(4, adjust=adjust, **how).fit(data.X, sample_weight=a * 1000)
+    np.testing.assert_array_equal(one.labels_, other.labels_)
+    np.testing.assert_allclose(one.weights_, other.weights_, atol=1e-6)
+
+
+def test_a_suspect_without_effect_and_no_balance_is_kmeans(rng):
+    # z independent of everything, strength 0: k-means from the same starts.
+    X = np.r_[rng.normal(size=(200, 3)), rng.normal(size=(200, 3)) + 6]
+    X = np.c_[X, rng.integers(0, 2, 400)]
+    model = DCKM(
+        2, suspects=[3], adjust="both", balance_strength=0, n_init=3, random_state=0
+    ).fit(X)  # fmt: skip
+    plain = DCKM(
+        2, suspects=[3], balance_strength=0, spread_strength=1e6, n_init=3, random_state=0
+    ).fit(X)
+    assert adjusted_rand_index(model.labels_, plain.labels_) > 0.99
+    np.testing.assert_allclose(model.weights_, 1, atol=1e-6)
+
+
+def test_predict_transform_and_weights_give_back_the_fit(data):
+    for adjust in ("effects", "both"):
+        model = fit(data.X, adjust, suspects=data.suspects)
+        np.testing.assert_array_equal(model.predict(data.X), model.labels_)
+        np.testing.assert_array_equal(model.transform(data.X).argmin(1), model.labels_)
+        assert model.weights_for_r2_ > 0.98
+        off = np.abs(model.weights_for(data.X) - model.weights_)
+        assert (off < 0.05).mean() > 0.95
+
+
+def test_encode_for_sees_corrected_features(data):
+    model = fit(data.X, suspects=data.suspects)
+    encoded = encode_for(model, data.X)
+    value = Balance(encoded.rows, encoded.rectangles, form="primal").value(model.combined_weights_)
+    assert value == pytest.approx(model.imbalance_, rel=1e-9)
+
+
+def test_suspect_effects_are_what_was_put_in(rng):
+    n = 2000
+    site, y = rng.integers(0, 3, n), rng.integers(0, 2, n)
+    effect = np.array([[0.0, 0, 0], [2, 0, -1], [-1, 3, 0]])
+    x = 8 * y[:, None] + effect[site] + 0.2 * rng.normal(size=(n, 3))
+    table = pd.DataFrame(x, columns=["a", "b", "c"]).assign(site=np.array(["N", "S", "W"])[site])
+    from unskew import TableEncoder
+
+    model = DCKM(
+        2, suspects=["site"], adjust="both", n_init=3, random_state=0,
+        encoder=TableEncoder(number_scale="none"),
+    ).fit(table)  # fmt: skip
+    told = {one["suspect"]: one for one in model.suspect_effects_}
+    assert set(told) == {"site=N", "site=S", "site=W"}
+    assert told["site=S"]["columns"] == ["a", "b", "c"]
+    sd = x.std(0)
+    for i, name in enumerate(["site=N", "site=S", "site=W"]):
+        expected = (effect[i] - np.bincount(site) / n @ effect) / sd
+        np.testing.assert_allclose(told[name]["effects"], expected, atol=0.03)
+
+
+def test_unseen_values_of_a_suspect_have_an_average_effect(rng):
+    X, _, site = tinted(rng, n=300)
+    table = pd.DataFrame(X[:, :5], columns=list("abcde")).assign(site=np.array(list("NSW"))[site])
+    model = DCKM(3, suspects=["site"], adjust="both", n_init=3, random_state=0).fit(table)
+    new = table.iloc[:3].assign(site="abroad")
+    with pytest.warns(UserWarning, match="'site' in 3 rows"):
+        found = model.transform(new)
+    matrix = model.encoder_.transform(table.iloc[:3])[:, :5]
+    np.testing.assert_allclose(
+        found, np.linalg.norm(matrix[:, None] - model._centres[None], axis=2), rtol=1e-6
+    )
+
+
+def test_no_overlap_is_said_not_guessed(rng):
+    y = np.repeat([0, 1, 2], 100)
+    X = np.c_[6 * np.eye(3)[y] + 0.3 * rng.normal(size=(300, 3)), rng.normal(size=300)]
+    table = pd.DataFrame(X, columns=list("abcd")).assign(site=np.array(list("NSW"))[y])
+    with pytest.warns(UserWarning, match="values of suspect 'site' share no cluster"):
+        DCKM(
+            3, suspects=["site"], adjust="effects", init=y, n_init=1, effect_ridge=100.0
+        ).fit(table)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"adjust": "all"}, "adjust='all' should be one of"),
+        ({"adjust": "both"}, "adjust='both' takes the effects of suspects out, but suspects=None"),
+        (
+            {"adjust": "both", "suspects": [0], "scale": "paper"},
+            "adjust='both' should go with scale='relative'",
+        ),
+        ({"effect_degree": 0}, "effect_degree=0 should be in"),
+        ({"effect_ridge": -1.0}, "effect_ridge=-1.0 should be >= 0"),
+    ],
+)
+def test_wrong_parameters(how, message):
+    with pytest.raises(ValueError, match=message):
+        DCKM(2, **how).fit(np.eye(6))
+
+
+def test_sparse_rows_and_constant_suspects_are_refused(data):
+    import scipy.sparse as sp
+
+    with pytest.raises(ValueError, match="makes rows dense, and X is sparse"):
+        fit(sp.csr_array(data.X), suspects=data.suspects)
+    X = np.c_[data.X[:, :5], np.ones(600)]
+    with pytest.raises(ValueError, match=r"suspects=\[5\] do not vary"):
+        fit(X, suspects=[5])
+
+
+# --------------------------------------------------------------------------- what it is good for
+def test_both_finds_the_classes_where_each_half_fails():
+    data = make_site_footprint(2000, n_footprint=60, rate=0.9, random_state=0)
+    scores = {}
+    for adjust in ("weights", "effects", "both"):
+        model = DCKM(
+            4, suspects=data.suspects, adjust=adjust, n_init=3, random_state=0
+        ).fit(data.X)  # fmt: skip
+        found = model.predict(data.X_population)
+        scores[adjust] = adjusted_rand_index(data.y_population, found)
+    assert scores["weights"] < 0.1
+    assert scores["effects"] < 0.8
+    assert scores["both"] > 0.9
+
+
+def test_nothing_is_lost_without_bias_and_footprint(rng):
+    data = make_site_footprint(1500, rate=0.0, random_state=3)
+    keep = np.r_[data.core, data.suspects]  # no footprint columns
+    X, new = data.X[:, keep], data.X_population[:, keep]
+    suspects = np.arange(40, 44)
+    model = DCKM(4, suspects=suspects, adjust="both", random_state=0).fit(X)
+    plain = DCKM(4, suspects=suspects, balance_strength=0, spread_strength=1e6, random_state=0).fit(
+        X
+    )
+    scores = [adjusted_rand_index(data.y_population, m.predict(new)) for m in (model, plain)]
+    assert scores[0] > scores[1] - 0.01
+    assert model.effective_sample_size_ > 0.9
+
+
+def test_starts_are_told(data):
+    model = fit(data.X, suspects=data.suspects)
+    assert [one["start"] for one in model.starts_] == ["raw", "regressed", "weights"]
+    assert sum(one["chosen"] for one in model.starts_) == 1
+    assert all(0 <= one["tie"] <= 1 + 1e-9 for one in model.starts_)
+    assert isinstance(Distance(np.arange(2)).effects, type(None))
+
+
+def test_model_file_keeps_the_effects(data, tmp_path):
+    pytest.importorskip("skops")
+    import unskew
+
+    model = fit(data.X, suspects=data.suspects)
+    again = unskew.load(unskew.save(model, tmp_path / "m.skops"))
+    np.testing.assert_array_equal(
+        again.predict(data.X_population), model.predict(data.X_population)
+    )
+    np.testing.assert_array_equal(again.weights_for(data.X), model.weights_for(data.X))
+
+
+def test_interactions_take_the_additive_effect_away():
+    additive = make_site_footprint(3000, rate=0.0, interaction=0.0, random_state=0)
+    twisted = make_site_footprint(3000, rate=0.0, interaction=1.0, random_state=0)
+
+    def by_site(data):
+        means = np.array([data.X[data.site == s][:, data.footprint].mean(0) for s in range(4)])
+        return means.std(axis=0).mean()
+
+    assert by_site(twisted) < 0.2 * by_site(additive)
+    np.testing.assert_array_equal(additive.y, twisted.y)
+    with pytest.raises(ValueError, match=r"interaction=2 should be in \[0, 1\]"):
+        make_site_footprint(10, interaction=2)
+
+
+def test_tinted_digits_are_as_described():
+    data = make_tinted_digits(n_classes=4, n_sites=4, tint=0.5, rate=0.6, random_state=0)
+    tint = data.X[:, :64] - data.X_clean
+    for s in range(4):
+        own = tint[data.site == s]
+        assert np.abs(own - own[0]).max() < 1e-12
+    ratio = np.array([tint[data.site == s][0] for s in range(4)])
+    used = data.X_clean.std(0) > 0
+    assert (ratio[:, used] / data.X_clean.std(0)[used]).std() == pytest.approx(0.5, abs=0.08)
+    assert np.average(data.site == data.y, weights=data.weights) == pytest.approx(0.25, abs=0.05)
+    with warnings.catch_warnings():
+        for wrong in ({"n_classes": 1}, {"classes": [3]}, {"tint": -1}, {"rate": 1.0}):
+            with pytest.raises(ValueError, match="should be"):
+                make_tinted_digits(**wrong)
