@@ -30,7 +30,8 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(READY)
-	$(BIN)/python examples/biased_site.py
+	@mkdir -p out
+	$(BIN)/unskew demo --report out/unskew-demo.html
 
 test: $(READY)
 	$(BIN)/python -m pytest

@@ -13,6 +13,7 @@ NAMES = {
     "paper-correlation": "figure 2: amount of correlation before and after weighting",
     "paper-sensitivity": "figure 3: NMI over the strengths",
     "selection": "known selection bias: simulators over the rate, NHANES, crashes, pooled SURF",
+    "effects": "named suspects by weights, by effects and by both, beside the rivals",
     "tables": "NHANES as a table: two readers, rivals side by side, known shares",
     "speed": "time and memory as ratios to the machine's matrix product and scikit-learn",
 }
@@ -50,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return 2
     try:
-        from . import paper, runner, selection, speed, tables
+        from . import effects, paper, runner, selection, speed, tables
     except ModuleNotFoundError as error:
         print(
             f"unskew.bench: {error.name} is not installed; pip install 'unskew[bench]'",
@@ -63,6 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
         "paper-correlation": paper.paper_correlation,
         "paper-sensitivity": paper.paper_sensitivity,
         "selection": selection.selection,
+        "effects": effects.effects,
         "tables": tables.tables,
         "speed": speed.speed,
     }[options.name]

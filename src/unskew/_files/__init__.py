@@ -1,0 +1,38 @@
+"""Files: tables of every format in, whole files out.
+
+`_text.py` reads csv, tsv and jsonl, `_read.py` knows the formats, `_write.py` writes a file under a
+temporary name in its own folder and renames it, so that a reader never sees half a file.
+"""
+
+from ._errors import FileError, need
+from ._read import READS, Table, read_table
+from ._write import (
+    STANDARD,
+    WRITES,
+    Outputs,
+    check_output,
+    same_file,
+    stem_of,
+    table_bytes,
+    table_format,
+    write_table,
+    write_whole,
+)
+
+__all__ = [
+    "READS",
+    "STANDARD",
+    "WRITES",
+    "FileError",
+    "Outputs",
+    "Table",
+    "check_output",
+    "need",
+    "read_table",
+    "same_file",
+    "stem_of",
+    "table_bytes",
+    "table_format",
+    "write_table",
+    "write_whole",
+]

@@ -1,0 +1,409 @@
+"""read_table: one door for every format."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import stat
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from . import _text
+from ._errors import FileError, need, one_line, why
+from ._write import STANDARD
+
+READS = {
+    "csv": "csv",
+    "txt": "csv",
+    "tsv": "tsv",
+    "tab": "tsv",
+    "jsonl": "jsonl",
+    "ndjson": "jsonl",
+    "parquet": "parquet",
+    "pq": "parquet",
+    "feather": "feather",
+    "arrow": "feather",
+    "ipc": "feather",
+    "npy": "npy",
+    "npz": "npz",
+    "mat": "mat",
+    "svmlight": "svmlight",
+    "svm": "svmlight",
+    "libsvm": "svmlight",
+}
+TEXT = ("csv", "tsv", "jsonl", "svmlight")
+
+
+@dataclass(frozen=True)
+class Table:
+    """What was read: a frame from a file of tables, an array or CSR matrix from one of matrices.
+
+    data : polars.DataFrame, ndarray (n, d) or scipy.sparse.csr_array
+    names : names of the columns; c0, c1, ... where the file has none
+    name : how messages call the file
+    format, size, sha256 : of the file as it lies there (packed, if it is packed)
+    first_line : line of the first row, None where rows are not lines
+    notes : sentences about what a user should look at
+    """
+
+    data: Any
+    names: tuple[str, ...]
+    name: str
+    format: str
+    size: int
+    sha256: str
+    first_line: int | None = None
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return int(self.data.shape[0])
+
+    @property
+    def is_frame(self) -> bool:
+        return not (isinstance(self.data, np.ndarray) or sp.issparse(self.data))
+
+    def place(self, row: int) -> str:
+        """Where a row (counted from 0) is, in words."""
+        return f"row {row + 1}" if self.first_line is None else f"line {self.first_line + row}"
+
+    def position(self, name: str) -> int:
+        return self.names.index(name)
+
+    def column(self, name: str) -> Any:
+        """One column: a polars series, or an array."""
+        if self.is_frame:
+            return self.data[name]
+        values = self.data[:, [self.position(name)]]
+        return (values.toarray() if sp.issparse(values) else values).ravel()
+
+    def select(self, names: list[str]) -> Any:
+        """The columns that an estimator gets, in this order: a frame, an array or a CSR matrix.
+
+        Columns of a kind that has no place in a table of values are an error that names them.
+        """
+        if not self.is_frame:
+            if list(names) == list(self.names):
+                return self.data
+            return self.data[:, [self.position(name) for name in names]]
+        return _plain(self.data.select(names), self.name)
+
+
+def read_table(
+    source: str | os.PathLike,
+    *,
+    format: str | None = None,
+    header: bool = True,
+    separator: str | None = None,
+    encoding: str = "utf-8",
+    variable: str | None = None,
+    missing: tuple[str, ...] = (),
+) -> Table:
+    """Read a table of any known format.
+
+    Parameters
+    ----------
+    source : path, or "-" for standard input
+    format : one of csv, tsv, jsonl, parquet, feather, npy, npz, mat, svmlight; None goes by the
+        suffix (csv for standard input and pipes). The text formats may be gzipped.
+    header : whether the first line of csv and tsv has the names; else they are c0, c1, ...
+    separator : of csv; None takes the most frequent of `,` `;` and tab in the first line. Where it
+        is `;`, numbers may have a decimal comma.
+    encoding : of the text formats
+    variable : which matrix of a npz or mat file; None takes the only one with two columns or more
+    missing : words that mean a gap in text formats, beside "", NA, N/A, NaN, nan, null, NULL
+
+    Returns
+    -------
+    Table
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from unskew._files import read_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "a.csv"
+    ...     _ = path.write_text("age;site;depressed\\n34;A;None\\n;B;Most\\n")
+    ...     read_table(path).data.rows()
+    [(34, 'A', 'None'), (None, 'B', 'Most')]
+    """
+    name = "standard input" if str(source) == STANDARD else str(source)
+    place = _locate(source, name)
+    form, packed = _format(source, place, format, name)
+    _check_options(form, name, header=header, separator=separator, variable=variable)
+    if form in TEXT or place is None:
+        content = _all_of(source, place, name)
+        size, digest = len(content), hashlib.sha256(content).hexdigest()
+        if not content:
+            raise FileError(f"{name}: is empty")
+    else:
+        content = None
+        try:
+            with open(place, "rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                size = file.tell()
+        except OSError as error:
+            raise FileError(f"{name}: {why(error)}") from error
+        if not size:
+            raise FileError(f"{name}: is empty")
+    first, notes = None, []
+    if form in TEXT:
+        content = _text.unpack(content, name, packed)
+        if form != "svmlight":
+            content = _text.as_utf8(content, name, encoding)
+            gaps = _text.GAPS + tuple(missing)
+            if form == "jsonl":
+                data, first, notes = _text.read_jsonl(content, name, gaps)
+            else:
+                separator = "\t" if form == "tsv" else separator
+                data, first, notes = _text.read_csv(
+                    content, name, separator=separator, header=header, gaps=gaps
+                )
+        else:
+            data = _svmlight(content, name)
+    else:
+        where = io.BytesIO(content) if place is None else place
+        data = _BINARY[form](where, name, variable)
+    names = _names_of(data)
+    if not isinstance(data, np.ndarray) and not sp.issparse(data):
+        data, names, more = _without_index(data, name)
+        notes = notes + more
+        _text.check_names(list(names), name)
+    if data.shape[0] == 0 or data.shape[1] == 0:
+        raise FileError(f"{name}: has {data.shape[0]} rows and {data.shape[1]} columns")
+    return Table(data, tuple(names), name, form, size, digest, first, tuple(notes))
+
+
+# ------------------------------------------------------------------------------ where and what
+
+
+def _locate(source: str | os.PathLike, name: str) -> Path | None:
+    """Path of a regular file; None for what can be read only once."""
+    if str(source) == STANDARD:
+        return None
+    path = Path(source)
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise FileError(f"{name}: {why(error)}") from error
+    if stat.S_ISDIR(mode):
+        raise FileError(f"{name}: is a folder; the input should be a file")
+    return path if stat.S_ISREG(mode) else None
+
+
+def _all_of(source: str | os.PathLike, place: Path | None, name: str) -> bytes:
+    try:
+        if str(source) == STANDARD:
+            return sys.stdin.buffer.read()
+        return Path(source).read_bytes()
+    except OSError as error:
+        raise FileError(f"{name}: {why(error)}") from error
+
+
+def _format(
+    source: str | os.PathLike, place: Path | None, given: str | None, name: str
+) -> tuple[str, bool]:
+    """(format, whether the name says gzip)."""
+    file = Path(str(source)).name.lower()
+    packed = file.endswith(".gz")
+    suffix = Path(file[:-3] if packed else file).suffix.lstrip(".")
+    if given is not None:
+        if given not in READS.values():
+            known = ", ".join(dict.fromkeys(READS.values()))
+            raise FileError(f"{name}: format {given!r} should be one of {known}")
+        return given, packed
+    if suffix in READS:
+        form = READS[suffix]
+        if packed and form not in TEXT:
+            raise FileError(f"{name}: .{suffix}.gz is not read; unpack it first")
+        return form, packed
+    if place is None:
+        return "csv", packed
+    known = ", ".join("." + s for s in READS)
+    raise FileError(
+        f"{name}: the suffix {'.' + suffix if suffix else '(none)'} says no format that is read "
+        f"({known}); name it with --format"
+    )
+
+
+def _check_options(form: str, name: str, **options: Any) -> None:
+    """An option that has no meaning for the format is an error, not ignored."""
+    if not options["header"] and form not in ("csv", "tsv"):
+        raise FileError(f"{name}: --no-header has no meaning for {form}")
+    separator = options["separator"]
+    if separator is not None:
+        if form != "csv":
+            raise FileError(f"{name}: --separator has no meaning for {form}")
+        if len(separator.encode()) != 1 or separator in '"\r\n':
+            raise FileError(f"{name}: separator {separator!r} should be one character")
+    if options["variable"] is not None and form not in ("npz", "mat"):
+        raise FileError(f"{name}: --variable has no meaning for {form}")
+
+
+# --------------------------------------------------------------------------------------- frames
+
+
+def _names_of(data: Any) -> list[str]:
+    if isinstance(data, np.ndarray) or sp.issparse(data):
+        return [f"c{j}" for j in range(data.shape[1])]
+    return list(data.columns)
+
+
+def _without_index(frame: Any, name: str) -> tuple[Any, list[str], list[str]]:
+    """pandas stores its unnamed row index as a column; it is no measurement."""
+    index = [c for c in frame.columns if c.startswith("__index_level_") and c.endswith("__")]
+    if not index:
+        return frame, list(frame.columns), []
+    frame = frame.drop(index)
+    return frame, list(frame.columns), [f"{name}: the stored pandas index was left out"]
+
+
+def _plain(frame: Any, name: str) -> Any:
+    import polars as pl
+
+    casts = []
+    for column, kind in frame.schema.items():
+        if isinstance(kind, (pl.Decimal, pl.Null)) or kind in (pl.Int128, pl.Null):
+            casts.append(pl.col(column).cast(pl.Float64))
+        elif isinstance(kind, pl.Duration):
+            casts.append(pl.col(column).dt.total_microseconds() / 1e6)
+        elif isinstance(kind, pl.Time):
+            casts.append(pl.col(column).cast(pl.Int64) / 1e9)  # seconds since midnight
+        elif kind.is_nested() or kind in (pl.Binary, pl.Object):
+            raise FileError(
+                f"{name}: column {column!r} holds values of type {kind}; a column should hold "
+                "numbers, texts, true/false or dates; leave it out with --drop"
+            )
+    return frame.with_columns(casts) if casts else frame
+
+
+def _parquet(where: Any, name: str, variable: None) -> Any:
+    polars = need("polars", "io", "reading parquet")
+    try:
+        return polars.read_parquet(where)
+    except (polars.exceptions.PolarsError, OSError) as error:
+        raise FileError(f"{name}: cannot be read as parquet: {one_line(error)}") from error
+
+
+def _feather(where: Any, name: str, variable: None) -> Any:
+    polars = need("polars", "io", "reading feather and arrow")
+    try:
+        return polars.read_ipc(where)
+    except (polars.exceptions.PolarsError, OSError) as error:
+        try:  # the streaming variant of the format has the same suffix
+            if isinstance(where, io.BytesIO):
+                where.seek(0)
+            return polars.read_ipc_stream(where)
+        except (polars.exceptions.PolarsError, OSError):
+            raise FileError(
+                f"{name}: cannot be read as feather or arrow: {one_line(error)}"
+            ) from error
+
+
+# ------------------------------------------------------------------------------------- matrices
+
+
+def _npy(where: Any, name: str, variable: None) -> Any:
+    try:
+        array = np.load(where, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise FileError(f"{name}: cannot be read as npy: {_no_pickle(error)}") from error
+    if not isinstance(array, np.ndarray):
+        raise FileError(f"{name}: is a npz archive, not a npy array; say --format npz")
+    if array.dtype.names:
+        polars = need("polars", "io", "reading tables")
+        return polars.DataFrame({n: np.ascontiguousarray(array[n]) for n in array.dtype.names})
+    return _matrix(array, name)
+
+
+def _npz(where: Any, name: str, variable: str | None) -> Any:
+    try:
+        with np.load(where, allow_pickle=False) as archive:
+            names = set(archive.files)
+            if variable is None and {"format", "shape", "data", "indices", "indptr"} <= names:
+                if not isinstance(where, Path):
+                    where.seek(0)
+                return _matrix(sp.load_npz(where), name)
+            if variable is not None and variable not in names:
+                raise _no_such_variable(name, variable, names)
+            found = {k: archive[k] for k in archive.files if variable in (None, k)}
+    except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(f"{name}: cannot be read as npz: {_no_pickle(error)}") from error
+    return _matrix(_choose(found, variable, name), name)
+
+
+def _mat(where: Any, name: str, variable: str | None) -> Any:
+    import scipy.io
+
+    try:
+        found = scipy.io.loadmat(where)
+    except NotImplementedError:
+        raise FileError(
+            f"{name}: is a MATLAB 7.3 file (HDF5), which is not read; save it with -v7"
+        ) from None
+    except Exception as error:  # scipy raises many kinds for a broken file
+        raise FileError(f"{name}: cannot be read as mat: {one_line(error)}") from error
+    found = {k: v for k, v in found.items() if not k.startswith("__")}
+    if variable is not None and variable not in found:
+        raise _no_such_variable(name, variable, set(found))
+    return _matrix(_choose(found, variable, name), name)
+
+
+def _svmlight(content: bytes, name: str) -> Any:
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        data, _ = load_svmlight_file(io.BytesIO(content))
+    except ValueError as error:
+        raise FileError(f"{name}: cannot be read as svmlight: {one_line(error)}") from error
+    return sp.csr_array(data)
+
+
+def _no_pickle(error: Exception) -> str:
+    words = one_line(error)
+    return "it holds Python objects, which are not read" if "allow_pickle" in words else words
+
+
+def _no_such_variable(name: str, variable: str, names: set[str]) -> FileError:
+    return FileError(
+        f"{name}: has no variable {variable!r}; it has {', '.join(sorted(names)) or 'none'}"
+    )
+
+
+def _choose(found: dict[str, Any], variable: str | None, name: str) -> Any:
+    if variable is not None:
+        return found[variable]
+
+    def is_matrix(value: Any) -> bool:
+        numeric = sp.issparse(value) or getattr(value, "dtype", np.dtype(object)).kind in "buif"
+        return numeric and value.ndim == 2 and value.shape[1] > 1 and value.shape[0] > 1
+
+    matrices = [k for k, v in found.items() if is_matrix(v)]
+    if len(matrices) != 1:
+        which = f"{len(matrices)} matrices ({', '.join(matrices)})" if matrices else "no matrix"
+        raise FileError(
+            f"{name}: has {which} of two rows and columns or more; --variable should name the one "
+            f"to read ({', '.join(sorted(found)) or 'there is none'})"
+        )
+    return found[matrices[0]]
+
+
+def _matrix(value: Any, name: str) -> Any:
+    if value.ndim != 2:
+        raise FileError(f"{name}: has shape {value.shape}; a matrix should be (rows, columns)")
+    if value.dtype.kind not in "buif":
+        raise FileError(f"{name}: holds values of type {value.dtype}; they should be numbers")
+    if sp.issparse(value):
+        return sp.csr_array(value)
+    return np.ascontiguousarray(value)
+
+
+_BINARY = {"parquet": _parquet, "feather": _feather, "npy": _npy, "npz": _npz, "mat": _mat}

@@ -1,0 +1,358 @@
+"""Text tables: csv, tsv, jsonl. Every cell is read as text first, then a column gets its type.
+
+Why not let the reader guess: a message should name the line that spoils a column of numbers, codes
+with leading zeros should stay codes, and the words for a gap are ours ("None" is an answer).
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ._errors import FileError, need, one_line
+
+# "None" is not among them: NHANES has it as an answer (days depressed: None, Several, Most).
+GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+
+SEPARATORS = (",", ";", "\t")
+CHUNK = 1 << 26  # bytes that are looked at together
+
+
+def unpack(content: bytes, name: str, expected: bool) -> bytes:
+    """Content of a gzip file; content as it is where it is none and need not be."""
+    if not content.startswith(b"\x1f\x8b"):
+        if expected and content:
+            raise FileError(f"{name}: is named .gz but is not a gzip file")
+        return content
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise FileError(f"{name}: is not a whole gzip file: {one_line(error)}") from error
+
+
+def as_utf8(content: bytes, name: str, encoding: str) -> bytes:
+    """The same text in UTF-8 without a byte order mark; an undecodable byte is named."""
+    try:
+        codec = codecs.lookup(encoding).name
+    except LookupError:
+        raise FileError(f"{name}: encoding {encoding!r} is not known to Python") from None
+    if codec == "utf-8" and content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise FileError(f"{name}: is UTF-16, not UTF-8; say --encoding utf-16")
+    if codec == "utf-8":
+        content = content.removeprefix(codecs.BOM_UTF8)
+        if content.isascii():
+            return _without_nul(content, name)
+    try:
+        text = content.decode(codec)
+    except UnicodeDecodeError as error:
+        at = error.start
+        line = content.count(b"\n", 0, at) + 1
+        raise FileError(
+            f"{name}: line {line}: byte 0x{content[at]:02x} at offset {at} is not "
+            f"{encoding.upper()}; if the file is in another encoding, name it, "
+            "for example --encoding latin-1"
+        ) from None
+    return _without_nul(text.encode("utf-8"), name)
+
+
+def _without_nul(content: bytes, name: str) -> bytes:
+    at = content.find(b"\0")
+    if at >= 0:
+        raise FileError(f"{name}: byte 0x00 at offset {at}: this is not a text file")
+    return content
+
+
+def guess_separator(content: bytes) -> str:
+    """The one of `,` `;` and tab that is most frequent in the first line, outside quotes."""
+    first = next((line for line in content[:CHUNK].splitlines() if line.strip()), b"")
+    bare = re.sub(rb'"[^"]*"', b"", first)
+    return max(SEPARATORS, key=lambda s: bare.count(s.encode()))  # the earliest wins a tie
+
+
+# ------------------------------------------------------------------------------------------ csv
+
+
+def read_csv(
+    content: bytes, name: str, *, separator: str | None, header: bool, gaps: tuple[str, ...]
+) -> tuple[Any, int | None, list[str]]:
+    """(frame, line of the first row or None where rows are not lines, notes)."""
+    if not content.strip():
+        raise FileError(f"{name}: is empty; a table should have a header and rows")
+    separator = given_separator = separator or guess_separator(content)
+    notes: list[str] = []
+    regular = _is_regular(content, separator.encode())
+    if not regular:
+        content = _rewritten(content, name, separator)
+        separator = ","
+    _, cells = next(_records(content[: 1 << 24].decode("utf-8", "ignore"), name, separator))
+    names = _column_names(cells, name, header, notes)
+    polars = need("polars", "io", "reading tables")
+    try:
+        frame = polars.read_csv(
+            content,
+            separator=separator,
+            has_header=False,
+            skip_rows=int(header),
+            new_columns=names,
+            infer_schema=False,
+        )
+    except polars.exceptions.NoDataError:
+        frame = polars.DataFrame(schema=dict.fromkeys(names, polars.String))
+    except polars.exceptions.PolarsError as error:
+        raise FileError(f"{name}: cannot be read as csv: {one_line(error)}") from error
+    if not len(frame):
+        raise FileError(f"{name}: has a header but no rows")
+    first = 1 + int(header) if regular else None
+    unnamed = [n for n, cell in zip(names, cells) if header and not cell.strip()]
+    # Where ; separates, the comma is free for decimals (as in R's read.csv2).
+    frame, more = settle(
+        frame, name, first, gaps, numbers=True, decimal_comma=given_separator == ";"
+    )
+    empty = [n for n in unnamed if frame[n].null_count() == len(frame)]
+    if empty:
+        notes.append(f"{name}: {len(empty)} column(s) without a name and without values left out")
+        frame = frame.drop(empty)
+    return frame, first, notes + more
+
+
+def _is_regular(content: bytes, separator: bytes) -> bool:
+    """Whether each line is a row with as many fields as the first, and quotes stand where they
+    should: what the fast reader reads without surprises."""
+    marks = np.frombuffer(content, np.uint8)
+    comma, parity, fields, before = separator[0], 0, None, 0
+    last_newline = -1
+    for start in range(0, marks.size, CHUNK):
+        part = marks[start : start + CHUNK]
+        commas, newlines = part == comma, part == 10
+        quotes = part == 34
+        if parity or quotes.any():
+            inside = np.cumsum(quotes, dtype=np.uint8)
+            inside += np.uint8(parity)
+            inside &= 1
+            opening = np.flatnonzero(quotes & (inside == 1)) + start
+            previous = marks[opening[opening > 0] - 1]
+            if not np.isin(previous, (comma, 10, 34)).all():
+                return False
+            commas &= inside == 0
+            newlines &= inside == 0
+            parity = int(inside[-1])
+        returns = np.flatnonzero(part == 13) + start
+        if returns.size and not (marks[np.minimum(returns + 1, marks.size - 1)] == 10).all():
+            return False  # line ends of old Macs
+        ends = np.flatnonzero(newlines)
+        if ends.size:
+            counts = np.cumsum(commas)[ends] + before
+            before = int(np.count_nonzero(commas[ends[-1] + 1 :]))
+            per_line = np.diff(counts, prepend=0)
+            absolute = ends + start
+            lengths = np.diff(absolute, prepend=last_newline) - 1
+            last_newline = int(absolute[-1])
+            blank = (lengths == 0) | ((lengths == 1) & (marks[absolute - 1] == 13))
+            if fields is None:
+                fields = int(per_line[0])
+            if (per_line != fields).any() or blank.any():
+                return False
+        else:
+            before += int(np.count_nonzero(commas))
+    if parity:
+        return False
+    rest = marks.size - 1 - last_newline
+    return rest == 0 or fields is None or before == fields
+
+
+def _records(text: str, name: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """(line, fields) of each record that is not blank, by Python's own patient reader."""
+    lines = io.StringIO(text, newline="")
+    reader = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=True)
+    try:
+        for record in reader:
+            if record:
+                yield reader.line_num, record
+    except csv.Error as error:
+        raise FileError(f"{name}: line {reader.line_num}: {one_line(error)}") from error
+
+
+def _rewritten(content: bytes, name: str, separator: str) -> bytes:
+    """The same table, regular: each record checked and written out again."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    wide = None
+    for line, record in _records(content.decode("utf-8"), name, separator):
+        if wide is None:
+            wide = len(record)
+        if len(record) != wide:
+            if not any(cell.strip() for cell in record):
+                continue  # blanks or separators alone, as spreadsheets leave them at the end
+            raise FileError(
+                f"{name}: line {line}: {len(record)} field{'s' * (len(record) != 1)}, but the "
+                f"first line has {wide} (separator {_spoken(separator)})"
+            )
+        writer.writerow(record)
+    return out.getvalue().encode("utf-8")
+
+
+def _spoken(separator: str) -> str:
+    return "tab" if separator == "\t" else repr(separator)
+
+
+def _column_names(cells: list[str], name: str, header: bool, notes: list[str]) -> list[str]:
+    if not header:
+        return [f"c{j}" for j in range(len(cells))]
+    names = [cell.strip() or f"c{j}" for j, cell in enumerate(cells)]
+    check_names(names, name)
+    if all(re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", cell.strip()) for cell in cells):
+        notes.append(
+            f"{name}: the first line holds only numbers and was taken as names of columns; "
+            "say --no-header if it is a row"
+        )
+    return names
+
+
+def check_names(names: list[str], name: str) -> None:
+    seen: dict[str, int] = {}
+    for j, column in enumerate(names):
+        if column in seen:
+            raise FileError(
+                f"{name}: columns {seen[column] + 1} and {j + 1} are both named {column!r}; "
+                "names should differ"
+            )
+        seen[column] = j
+
+
+# ---------------------------------------------------------------------------------------- types
+
+
+def settle(
+    frame: Any,
+    name: str,
+    first: int | None,
+    gaps: tuple[str, ...],
+    *,
+    numbers: bool,
+    decimal_comma: bool = False,
+) -> tuple[Any, list[str]]:
+    """Text columns of a frame with their gaps and types found, and notes about doubtful ones.
+
+    bool (true, false), integer, float, date and time (ISO 8601: 2024-01-31, 2024-01-31 12:00), else
+    text. Integers with leading zeros are codes and stay text. A column with at least one number for
+    each other word stays text and is noted. With `decimal_comma`, 1,5 is a number too.
+    """
+    import polars as pl
+
+    notes: list[str] = []
+    columns = []
+    for column in frame.get_columns():
+        if column.dtype != pl.String:
+            columns.append(column)
+            continue
+        text = column.str.strip_chars()
+        text = text.set(text.is_in(list(gaps)).fill_null(False), None)
+        columns.append(_typed(text, name, first, numbers, decimal_comma, notes))
+    return pl.DataFrame(columns), notes
+
+
+def _typed(
+    text: Any, name: str, first: int | None, numbers: bool, decimal_comma: bool, notes: list[str]
+) -> Any:
+    import polars as pl
+
+    filled = len(text) - text.null_count()
+    if filled == 0:
+        return text.cast(pl.Float64)
+    sample = text.drop_nulls()
+    if numbers:
+        if sample.str.to_lowercase().is_in(["true", "false"]).all():
+            return text.str.to_lowercase() == "true"
+        points = text
+        if decimal_comma and not sample.str.contains(".", literal=True).any():
+            points = text.str.replace(",", ".", literal=True)
+        values = points.cast(pl.Float64, strict=False)
+        good = len(values) - values.null_count()
+        if good == filled:
+            if sample.str.contains(r"^[+-]?0\d+$").any():
+                return text
+            whole = points.cast(pl.Int64, strict=False)
+            return whole if whole.null_count() == text.null_count() else values
+        if 2 * good >= filled:
+            notes.append(_mixed(text, values, name, first, filled, good))
+            return text
+    if sample[:100].str.contains(r"^\d{4}-\d\d-\d\d").all():
+        day = text.str.to_date("%Y-%m-%d", strict=False)
+        if day.null_count() == text.null_count():
+            return day
+        time = text.str.to_datetime(strict=False)
+        if time.null_count() == text.null_count():
+            return time
+    return text
+
+
+def _mixed(text: Any, values: Any, name: str, first: int | None, filled: int, good: int) -> str:
+    at = int((text.is_not_null() & values.is_null()).arg_max())
+    place = f"row {at + 1}" if first is None else f"line {first + at}"
+    others = filled - good
+    return (
+        f"{name}: column {text.name!r} has {good} numbers and {others} other "
+        f"value{'s' * (others > 1)} (first {text[at]!r}, {place}): read as text; "
+        f"--missing {text[at]!r} would make it a gap"
+    )
+
+
+# ---------------------------------------------------------------------------------------- jsonl
+
+
+def read_jsonl(content: bytes, name: str, gaps: tuple[str, ...]) -> tuple[Any, None, list[str]]:
+    """One json object per line; a key that is absent is a gap."""
+    polars = need("polars", "io", "reading tables")
+    if not content.strip():
+        raise FileError(f"{name}: is empty; jsonl should have one object per line")
+    try:
+        frame = polars.read_ndjson(io.BytesIO(content), infer_schema_length=None)
+    except polars.exceptions.PolarsError:
+        frame = _jsonl_by_line(content, name, polars)
+    if not frame.width or not len(frame):
+        raise FileError(f"{name}: has no rows with values")
+    frame, notes = settle(frame, name, None, gaps, numbers=False)
+    return frame, None, notes
+
+
+def _jsonl_by_line(content: bytes, name: str, polars: Any) -> Any:
+    """Line by line where the fast reader gave up: finds the line, or makes mixed columns text."""
+    columns: dict[str, dict[int, Any]] = {}
+    n = 0
+    for number, line in enumerate(content.decode("utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise FileError(f"{name}: line {number}: is not json: {error.msg}") from None
+        if not isinstance(row, dict):
+            raise FileError(f"{name}: line {number}: should be an object, {{...}}, not {line[:20]}")
+        for key, value in row.items():
+            if isinstance(value, (list, dict)):
+                raise FileError(
+                    f"{name}: line {number}: column {key!r} holds a "
+                    f"{'list' if isinstance(value, list) else 'nested object'}; a value should be "
+                    "a number, a text, true, false or null"
+                )
+            columns.setdefault(key, {})[n] = value
+        n += 1
+    data = {}
+    for key, found in columns.items():
+        values = [found.get(i) for i in range(n)]
+        kinds = {type(v) for v in values if v is not None}
+        if len(kinds) > 1 and kinds != {int, float}:
+            values = [
+                None if v is None else v if isinstance(v, str) else json.dumps(v) for v in values
+            ]
+        data[key] = polars.Series(key, values, strict=False)
+    return polars.DataFrame(data)

@@ -1,0 +1,293 @@
+"""Writing: a temporary name in the same folder, fsync, rename.
+
+A crash, Ctrl-C or a full disk leaves the old file whole and no temporary file behind. (A process
+that is killed outright, kill -9 or a power cut, can leave a hidden `.NAME.*.part` file; the old
+file is whole then, too.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._errors import FileError, need, why
+
+STANDARD = "-"  # standard input, standard output
+
+WRITES = {
+    "csv": "csv",
+    "tsv": "tsv",
+    "tab": "tsv",
+    "jsonl": "jsonl",
+    "ndjson": "jsonl",
+    "parquet": "parquet",
+    "pq": "parquet",
+    "feather": "feather",
+    "arrow": "feather",
+    "ipc": "feather",
+}
+
+
+def stem_of(path: str | os.PathLike) -> str:
+    """Name without folder, suffix and .gz: results/labels.csv.gz -> labels."""
+    name = Path(path).name
+    if name.lower().endswith(".gz"):
+        name = name[:-3]
+    return Path(name).stem
+
+
+def same_file(one: str | os.PathLike, other: str | os.PathLike) -> bool:
+    """Whether two paths are one file: the same name, a symbolic or a hard link."""
+    if os.path.realpath(one) == os.path.realpath(other):
+        return True
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
+def _is_special(path: Path) -> bool:
+    """A device or a pipe: written to directly, it cannot be replaced."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def check_output(path: str | os.PathLike) -> None:
+    """Raise FileError unless a file can be written at `path`. Nothing is left behind."""
+    given, path = path, Path(os.path.realpath(path))
+    if path.is_dir():
+        raise FileError(f"{given}: is a folder; the output should be a file")
+    if _is_special(path):
+        return
+    if not path.parent.exists():
+        raise FileError(f"{given}: the folder {path.parent} does not exist")
+    if path.exists() and not path.stat().st_mode & 0o222:
+        raise FileError(f"{given}: the file is read-only and would be replaced")
+    try:
+        handle, probe = tempfile.mkstemp(prefix=".unskew-", suffix=".part", dir=path.parent)
+        os.close(handle)
+        os.unlink(probe)
+    except OSError as error:
+        raise FileError(f"{given}: cannot be written: {why(error)}") from error
+
+
+class Outputs:
+    """Files that appear together: each is written aside first, and renamed when all are there.
+
+    Parameters
+    ----------
+    inputs : paths that must not be overwritten
+
+    Use as a context manager: `claim` all paths before the work (each is checked, none is touched),
+    `write` them, and `commit`. Leaving without `commit` takes everything back.
+    """
+
+    def __init__(self, inputs: tuple[str | os.PathLike, ...] = ()):
+        self._inputs = [path for path in inputs if str(path) != STANDARD]
+        self._claimed: dict[str, str] = {}
+        self._staged: list[tuple[Path, Path]] = []
+        self._for_standard: list[bytes] = []
+
+    def __enter__(self) -> Outputs:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        for temporary, _ in self._staged:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+        self._staged.clear()
+
+    def claim(self, path: str | os.PathLike, what: str) -> None:
+        """Check that `path` may be written; `what` is how messages call the output."""
+        name = str(path)
+        for other, before in self._claimed.items():
+            both_standard = name == other == STANDARD
+            if both_standard or (STANDARD not in (name, other) and same_file(name, other)):
+                where = "standard output" if both_standard else name
+                raise FileError(f"{where}: {before} and {what} cannot both be written there")
+        if name != STANDARD:
+            for source in self._inputs:
+                if same_file(name, source):
+                    raise FileError(
+                        f"{name}: {what} would overwrite the input {source}; choose another name"
+                    )
+            check_output(name)
+        self._claimed[name] = what
+
+    def write(self, path: str | os.PathLike, content: bytes | str | Callable[[Path], None]) -> None:
+        """Write aside. `content` may be a function that writes to the path it is given."""
+        if str(path) == STANDARD:
+            if callable(content):
+                raise FileError("standard output: this output should be a file")
+            self._for_standard.append(_as_bytes(content))
+            return
+        target = Path(os.path.realpath(path))
+        try:
+            if _is_special(target):  # never renamed over: /dev/null should stay what it is
+                target.write_bytes(_made_aside(content))
+            else:
+                self._stage(target, content)
+        except OSError as error:
+            raise FileError(f"{path}: cannot be written: {why(error)}") from error
+
+    def _stage(self, target: Path, content: bytes | str | Callable[[Path], None]) -> None:
+        # The temporary name keeps the suffix, for writers that look at it.
+        handle, name = tempfile.mkstemp(
+            prefix=f".{stem_of(target)}.", suffix=f".part{target.suffix}", dir=target.parent
+        )
+        temporary = Path(name)
+        self._staged.append((temporary, target))
+        with os.fdopen(handle, "wb") as file:
+            if not callable(content):
+                file.write(_as_bytes(content))
+                file.flush()
+                os.fsync(file.fileno())
+        if callable(content):
+            content(temporary)
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+        os.chmod(temporary, _mode_for(target))
+
+    def commit(self) -> None:
+        """Rename everything that was written to its place; print what goes to standard output."""
+        try:
+            while self._staged:
+                temporary, target = self._staged[0]
+                os.replace(temporary, target)
+                self._staged.pop(0)
+                _sync_folder(target.parent)
+        except OSError as error:
+            raise FileError(f"{target}: cannot be written: {why(error)}") from error
+        for content in self._for_standard:
+            stream = getattr(sys.stdout, "buffer", None)
+            if stream is None:
+                sys.stdout.write(content.decode("utf-8"))
+            else:
+                sys.stdout.flush()
+                stream.write(content)
+            sys.stdout.flush()
+        self._for_standard.clear()
+
+
+def _as_bytes(content: Any) -> bytes:
+    return content.encode("utf-8") if isinstance(content, str) else bytes(content)
+
+
+def _made_aside(content: bytes | str | Callable[[Path], None]) -> bytes:
+    if not callable(content):
+        return _as_bytes(content)
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "made"
+        content(made)
+        return made.read_bytes()
+
+
+def _mode_for(target: Path) -> int:
+    """Permissions of the file that is replaced, else what a new file would have."""
+    try:
+        return stat.S_IMODE(target.stat().st_mode)
+    except OSError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself survive a power cut, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def write_whole(path: str | os.PathLike, content: bytes | str | Callable[[Path], None]) -> None:
+    """Write one file, whole or not at all.
+
+    Parameters
+    ----------
+    path : where; a symbolic link keeps its name and its target is replaced
+    content : bytes, text (UTF-8), or a function that writes to the path it is given
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from unskew._files import write_whole
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_whole(pathlib.Path(folder) / "a.txt", "whole")
+    ...     [file.name for file in pathlib.Path(folder).iterdir()]
+    ['a.txt']
+    """
+    with Outputs() as outputs:
+        outputs.claim(path, "the file")
+        outputs.write(path, content)
+        outputs.commit()
+
+
+def table_format(path: str | os.PathLike, standard: str = "csv") -> tuple[str, bool]:
+    """(format, gzipped) of a table to be written at `path`."""
+    if str(path) == STANDARD or (not Path(path).suffix and _is_special(Path(path))):
+        return standard, False
+    name = Path(path).name.lower()
+    gzipped = name.endswith(".gz")
+    suffix = Path(name[:-3] if gzipped else name).suffix.lstrip(".")
+    form = WRITES.get(suffix)
+    if form is None or (gzipped and form in ("parquet", "feather")):
+        raise FileError(
+            f"{path}: a table is written as {', '.join('.' + s for s in WRITES)} "
+            f"(the text ones also .gz), not {'.' + suffix if suffix else 'without a suffix'}"
+        )
+    return form, gzipped
+
+
+def table_bytes(
+    path: str | os.PathLike, columns: Mapping[str, Any], standard: str = "csv"
+) -> bytes:
+    """A table as the bytes of a file; the suffix of `path` says the format."""
+    form, gzipped = table_format(path, standard)
+    polars = need("polars", "io", "writing tables")
+    frame = polars.DataFrame(
+        {
+            name: polars.Series(name, np.ascontiguousarray(values))
+            if isinstance(values, np.ndarray) and values.dtype != object
+            else polars.Series(name, values)
+            for name, values in columns.items()
+        }
+    )
+    buffer = io.BytesIO()
+    if form in ("csv", "tsv"):
+        frame.write_csv(buffer, separator="\t" if form == "tsv" else ",")
+    elif form == "jsonl":
+        frame.write_ndjson(buffer)
+    elif form == "parquet":
+        frame.write_parquet(buffer)
+    else:
+        frame.write_ipc(buffer, compression="lz4")
+    # mtime=0: the same table is the same file.
+    return gzip.compress(buffer.getvalue(), mtime=0) if gzipped else buffer.getvalue()
+
+
+def write_table(path: str | os.PathLike, columns: Mapping[str, Any]) -> None:
+    """Write columns of equal length as a table, whole or not at all; `-` is standard output.
+
+    The suffix says the format: .csv, .tsv, .jsonl (each also .gz), .parquet, .feather, .arrow.
+    """
+    content = table_bytes(path, columns)
+    with Outputs() as outputs:
+        outputs.claim(path, "the table")
+        outputs.write(path, content)
+        outputs.commit()

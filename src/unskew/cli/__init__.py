@@ -1,0 +1,29 @@
+"""The command line: `unskew VERB ...`, also `python -m unskew VERB ...`.
+
+Exit codes: 0 done; 1 done, but a check that was asked for failed (--fail-on, --min-effective-size);
+2 bad usage or input, with one line that names file, column and rule; 130 stopped by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit code. None takes the arguments of the process."""
+    try:
+        from ._app import run
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] == "unskew":
+            raise
+        sys.stderr.write(
+            f"unskew: {error.name} is not installed; pip install 'unskew[cli]' brings the "
+            "command line\n"
+        )
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("unskew: stopped by Ctrl-C\n")
+        return 130
+    return run(sys.argv[1:] if arguments is None else list(arguments))

@@ -1,0 +1,221 @@
+"""The verbs as commands, and what happens to their errors."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from .. import __version__
+from .._files import FileError
+from . import _demo, _verbs
+from ._options import Talk, flattened
+from ._run import Run
+from ._voice import Voice, in_flags
+
+UsageError = typer.BadParameter.__mro__[1]  # typer brings its own copy of click, or did not
+
+
+class Terminated(KeyboardInterrupt):
+    """kill: outputs are as safe as with Ctrl-C."""
+
+
+app = typer.Typer(
+    name="unskew",
+    help="Clusters for data that were gathered with bias.\n\n"
+    "Learns a weight for each row under which the columns predict each other less, together with "
+    "k-means. Start with [bold]unskew demo[/bold], then [bold]unskew audit DATA[/bold].",
+    epilog="Reads csv, tsv, jsonl (also .gz), parquet, feather, npy, npz, mat, svmlight; "
+    "- is standard input. Exit codes: 0 done, 1 a check failed, 2 bad usage or input.",
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        sys.stdout.write(f"unskew {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass
+
+
+def add(body: Callable[..., int], examples: str) -> None:
+    """Make a verb of a function `body(run, ...)` that returns an exit code."""
+
+    def call(context: typer.Context, talk: Talk, given: dict[str, Any]) -> int:
+        with guard(body.__name__, talk.debug):
+            run = Run(context, talk)
+            with run.voice.warnings_as_lines():
+                return body(run, **given)
+        return 2
+
+    paragraphs = (inspect.getdoc(body) or "").split("\n\n")
+    app.command(
+        body.__name__,
+        help="\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs),
+        epilog="\n\n".join(["Examples:", *(line.strip() for line in examples.splitlines())]),
+    )(flattened(body, call))
+
+
+class Quit(Exception):
+    """Carries an exit code out of typer, after the line was said."""
+
+    def __init__(self, code: int):
+        super().__init__(code)
+        self.code = code
+
+
+@contextlib.contextmanager
+def guard(verb: str, debug: bool) -> Iterator[None]:
+    """Errors become one line and an exit code; with --debug the traceback stands before it."""
+    voice = Voice(verb)
+    try:
+        yield
+    except BrokenPipeError:
+        # The reader of our output has gone (| head). What is left in the buffer goes nowhere.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise Quit(141) from None
+    except KeyboardInterrupt as error:
+        ended = isinstance(error, Terminated)
+        voice.error("ended from outside" if ended else "stopped by Ctrl-C")
+        raise Quit(143 if ended else 130) from None
+    except (typer.Exit, typer.Abort, UsageError):
+        raise
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        expected = isinstance(error, (FileError, ValueError, TypeError, OSError, ImportError))
+        words = in_flags(str(error)) if isinstance(error, (ValueError, TypeError)) else str(error)
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            words = f"{error.name} is not installed; pip install 'unskew[cli]'"
+        if isinstance(error, MemoryError):
+            words = "the memory of this machine is not enough"
+        elif not expected:
+            words = f"a fault in unskew: {type(error).__name__}: {words}"
+            words += "" if debug else "; --debug shows where"
+        voice.error(words)
+        raise Quit(2) from None
+
+
+@contextlib.contextmanager
+def termination_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM end the run as Ctrl-C does, where signals can be caught at all."""
+
+    def terminate(*_: Any) -> None:
+        raise Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, terminate)
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def run(arguments: list[str]) -> int:
+    command = typer.main.get_command(app)
+    try:
+        with termination_as_interrupt():
+            code = command.main(arguments or ["--help"], prog_name="unskew", standalone_mode=False)
+            return code if isinstance(code, int) else 0
+    except Quit as quit_:
+        return quit_.code
+    except UsageError as error:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "unskew"
+        words = " ".join(error.format_message().split())
+        sys.stderr.write(f"{path}: {_with_source(error, words)} (see {path} --help)\n")
+        return 2
+    except FileError as error:  # from --config, read while options are parsed
+        if "--debug" in arguments:
+            traceback.print_exc()
+        sys.stderr.write(f"unskew: {error}\n")
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        sys.stderr.write("unskew: stopped by Ctrl-C\n")
+        return 130
+
+
+def _with_source(error: Any, words: str) -> str:
+    """A bad value from the file should not be blamed on the command line."""
+    context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
+    if context is None or parameter is None:
+        return words
+    source = context.get_parameter_source(parameter.name)
+    from_file = source is not None and source.name == "DEFAULT_MAP"
+    return f"{context.params.get('config')}: {words}" if from_file else words
+
+
+add(
+    _demo.demo,
+    "unskew demo",
+)
+add(
+    _verbs.audit,
+    """unskew audit data.csv
+    unskew audit data.parquet --suspect site --report audit.html""",
+)
+add(
+    _verbs.fit,
+    """unskew fit data.csv -k 5 --suspect site --report out.html
+    unskew fit data.parquet -k 5 -s site -w weight --id patient --labels labels.csv --model m.skops
+    zcat data.csv.gz | unskew fit - -k 3 --labels - --quiet > labels.csv
+    unskew fit --config out.run.toml""",
+)
+add(
+    _verbs.predict,
+    """unskew predict m.skops new.csv > labels.csv
+    unskew predict m.skops new.parquet --labels labels.parquet --weights weights.parquet""",
+)
+add(
+    _verbs.weigh,
+    """unskew weigh data.csv --suspect site > weights.csv
+    unskew weigh data.csv --weights weights.parquet --report weights.html""",
+)
+add(
+    _verbs.compare,
+    "unskew compare data.csv -k 5 --suspect site --report compare.html",
+)
+
+
+@app.command(
+    "bench",
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],
+    },
+    help="Measure: the paper's tables and figures, selection bias, speed. "
+    "[bold]unskew bench --help[/bold] lists the studies.",
+)
+def bench(context: typer.Context) -> int:
+    from ..bench.__main__ import main as measure
+
+    with guard("bench", "--debug" in context.args):
+        try:
+            return measure(list(context.args))
+        except SystemExit as error:  # argparse, which has said why
+            return error.code if isinstance(error.code, int) else 2
+    return 2

@@ -1,0 +1,388 @@
+"""Options in groups: what several verbs have in common is written once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from ._config import on_config
+
+Option = typer.Option
+Names = list[str] | None  # an option that may be given several times
+
+
+class Init(StrEnum):
+    partition = "partition"
+    random = "random"
+    plusplus = "k-means++"
+    principal = "principal"
+
+
+class ClusterOn(StrEnum):
+    rest = "rest"
+    all = "all"
+
+
+class NumberScale(StrEnum):
+    robust = "robust"
+    sd = "sd"
+    none = "none"
+
+
+class FailOn(StrEnum):
+    harmed = "harmed"
+    no_effect = "no-effect"
+
+
+DATA = Annotated[
+    str, typer.Argument(metavar="DATA", help="A table; - is standard input.", show_default=False)
+]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the file is read."""
+
+    format: Annotated[
+        str | None,
+        Option(
+            help="csv, tsv, jsonl, parquet, feather, npy, npz, mat or svmlight, where the suffix "
+            "does not say it. Standard input is csv.",
+            rich_help_panel="Reading",
+        ),
+    ] = None
+    no_header: Annotated[
+        bool,
+        Option(
+            "--no-header",
+            help="The first line is a row; columns are c0, c1, ...",
+            rich_help_panel="Reading",
+        ),
+    ] = False
+    separator: Annotated[
+        str | None,
+        Option(
+            help="Of csv. Without it: the most frequent of , ; and tab in the first line.",
+            rich_help_panel="Reading",
+        ),
+    ] = None
+    encoding: Annotated[
+        str, Option(help="Of text, for example latin-1.", rich_help_panel="Reading")
+    ] = "utf-8"
+    missing: Annotated[
+        Names,
+        Option(
+            metavar="WORD",
+            help="Also means a gap, beside empty, NA, N/A, NaN and null. Repeatable.",
+            rich_help_panel="Reading",
+        ),
+    ] = None
+    variable: Annotated[
+        str | None, Option(help="Which matrix of a mat or npz file.", rich_help_panel="Reading")
+    ] = None
+
+
+@dataclass(frozen=True)
+class Id:
+    """How rows are called."""
+
+    id: Annotated[
+        str | None,
+        Option(
+            metavar="COLUMN",
+            help="Names the rows in the outputs and is not analysed. Without it: row, from 1.",
+            rich_help_panel="Columns",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which columns are analysed."""
+
+    drop: Annotated[
+        Names,
+        Option(
+            metavar="COLUMN",
+            help="Leave out. Repeatable; * stands for any letters: --drop 'id*'.",
+            rich_help_panel="Columns",
+        ),
+    ] = None
+    keep: Annotated[
+        Names,
+        Option(
+            "--keep",
+            "--columns",
+            metavar="COLUMN",
+            help="Use these columns (and the suspects) only. Repeatable; * as in --drop.",
+            rich_help_panel="Columns",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Bias:
+    """What is known about the bias."""
+
+    suspect: Annotated[
+        Names,
+        Option(
+            "--suspect",
+            "-s",
+            metavar="COLUMN",
+            help="Through which the bias came in: site, scanner, channel. Repeatable; * as in "
+            "--drop. Without it every pair of columns is decorrelated.",
+            rich_help_panel="Columns",
+        ),
+    ] = None
+    weight_column: Annotated[
+        str | None,
+        Option(
+            "--weight-column",
+            "-w",
+            metavar="COLUMN",
+            help="Design weights: 2 counts as the row twice, 0 as absent.",
+            rich_help_panel="Columns",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Strengths:
+    """How the weights are learned."""
+
+    balance_strength: Annotated[
+        float, Option(help="How much decorrelation.", rich_help_panel="Method")
+    ] = 1.0
+    spread_strength: Annotated[
+        float, Option(help="What unequal weights cost.", rich_help_panel="Method")
+    ] = 0.1
+    effective_size_floor: Annotated[
+        float | None,
+        Option(
+            metavar="SHARE",
+            help="Hold the effective size at or above this share, inside the fit.",
+            rich_help_panel="Method",
+        ),
+    ] = None
+    margin: Annotated[
+        Names,
+        Option(
+            metavar="C:VALUE=SHARE",
+            help="A known share of the population, of a value of column C: race:White=0.64. "
+            "Repeatable.",
+            rich_help_panel="Method",
+        ),
+    ] = None
+    bins: Annotated[
+        int, Option(help="Quantile bins of a number column.", rich_help_panel="Method")
+    ] = 5
+    tol: Annotated[
+        float, Option(help="Done when a round brings less than this.", rich_help_panel="Method")
+    ] = 1e-4
+    threads: Annotated[
+        int | None,
+        Option(
+            help="Default: one per core. The result does not depend on it.",
+            rich_help_panel="Method",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How a table becomes numbers."""
+
+    max_categories: Annotated[
+        int | None,
+        Option(help="Values of a category beyond so many are joined.", rich_help_panel="Method"),
+    ] = None
+    category: Annotated[
+        Names,
+        Option(
+            metavar="COLUMN",
+            help="Its numbers are codes, not amounts. Repeatable; * as in --drop.",
+            rich_help_panel="Method",
+        ),
+    ] = None
+    number_scale: Annotated[
+        NumberScale,
+        Option(
+            metavar="WORD",
+            help="How numbers are made comparable: robust = quartiles, sd, none.",
+            rich_help_panel="Method",
+        ),
+    ] = NumberScale.robust
+    seed: Annotated[int, Option(help="Of the random numbers.", rich_help_panel="Method")] = 0
+
+
+@dataclass(frozen=True)
+class Clusters:
+    clusters: Annotated[int, Option("--clusters", "-k", help="Number of clusters.")] = 8
+
+
+@dataclass(frozen=True)
+class Starts:
+    """How the clusters are found."""
+
+    cluster_on: Annotated[
+        ClusterOn,
+        Option(
+            metavar="WORD",
+            help="Whether suspects count in the distance: rest = no, all = yes.",
+            rich_help_panel="Method",
+        ),
+    ] = ClusterOn.rest
+    init: Annotated[
+        Init,
+        Option(
+            metavar="WORD",
+            help="How a start is drawn: partition, random, k-means++ or principal.",
+            rich_help_panel="Method",
+        ),
+    ] = Init.partition
+    n_init: Annotated[int, Option(help="Random starts.", rich_help_panel="Method")] = 10
+    max_iter: Annotated[int, Option(help="Rounds at most.", rich_help_panel="Method")] = 100
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How long weights alone are learned."""
+
+    max_iter: Annotated[int, Option(help="Steps at most.", rich_help_panel="Method")] = 200
+
+
+@dataclass(frozen=True)
+class Checks:
+    """When a run that went through is a failure."""
+
+    min_effective_size: Annotated[
+        float | None,
+        Option(
+            metavar="SHARE",
+            help="Exit code 1 if the effective size is below.",
+            rich_help_panel="Checks",
+        ),
+    ] = None
+    fail_on: Annotated[
+        FailOn | None,
+        Option(
+            metavar="WORD",
+            help="Exit code 1 if the verdict is this or worse: harmed or no-effect.",
+            rich_help_panel="Checks",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Report:
+    report: Annotated[
+        str | None,
+        Option(metavar="FILE", help="Report: .html, .md or .json.", rich_help_panel="Outputs"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Labels:
+    labels: Annotated[
+        str | None,
+        Option(
+            metavar="FILE",
+            help="Cluster of each row: .csv, .tsv, .jsonl, .parquet, .feather; - is standard "
+            "output.",
+            rich_help_panel="Outputs",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Weights:
+    weights: Annotated[
+        str | None,
+        Option(
+            metavar="FILE", help="Weight of each row, like --labels.", rich_help_panel="Outputs"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Model:
+    model: Annotated[
+        str | None,
+        Option(
+            metavar="FILE", help="Fitted model, for predict: .skops.", rich_help_panel="Outputs"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Talk:
+    """How the run speaks, and where its options come from."""
+
+    config: Annotated[
+        str | None,
+        Option(
+            metavar="FILE",
+            help="Options from a TOML file (k = 5 is written clusters = 5); the command line "
+            "wins. Paths in it are seen from its folder.",
+            rich_help_panel="Run",
+            is_eager=True,
+            callback=on_config,
+        ),
+    ] = None
+    json: Annotated[
+        bool, Option("--json", help="One json document on standard output.", rich_help_panel="Run")
+    ] = False
+    quiet: Annotated[
+        bool, Option("--quiet", "-q", help="Say nothing but errors.", rich_help_panel="Run")
+    ] = False
+    debug: Annotated[
+        bool, Option("--debug", help="Show the traceback of an error.", rich_help_panel="Run")
+    ] = False
+
+
+def flattened(body: Callable[..., int], call: Callable[..., int]) -> Callable[..., int]:
+    """Let a function `body(run, ...)` whose parameters are groups be read by typer.
+
+    A parameter annotated with one of the dataclasses above stands for all its fields; the context
+    and the options of Talk are added. `call(context, talk, given)` gets the groups put together
+    again, as keyword arguments for body.
+    """
+    hints = get_type_hints(body, include_extras=True)
+    own = {n: p for n, p in inspect.signature(body).parameters.items() if n != "run"}
+    groups: dict[str, Any] = {n: hints[n] for n in own if is_dataclass(hints[n])}
+    found: dict[str, tuple[Any, Any]] = {"context": (typer.Context, inspect.Parameter.empty)}
+    for name, parameter in own.items():
+        if name in groups:
+            found.update(_options_of(groups[name]))
+        else:
+            found[name] = (hints[name], parameter.default)
+    found.update(_options_of(Talk))
+
+    @functools.wraps(body)
+    def flat(**values: Any) -> int:
+        def gather(group: Any) -> Any:
+            return group(**{field.name: values[field.name] for field in fields(group)})
+
+        given = {n: gather(groups[n]) if n in groups else values[n] for n in own}
+        return call(values["context"], gather(Talk), given)
+
+    flat.__annotations__ = {name: kind for name, (kind, _) in found.items()}
+    flat.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for n, (kind, default) in found.items()
+        ]
+    )
+    return flat
+
+
+def _options_of(group: Any) -> dict[str, tuple[Any, Any]]:
+    kinds = get_type_hints(group, include_extras=True)
+    return {field.name: (kinds[field.name], field.default) for field in fields(group)}

@@ -1,0 +1,629 @@
+"""The command line as a person types it."""
+
+import gzip
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("skops")
+pl = pytest.importorskip("polars")
+
+from unskew.cli import main  # noqa: E402
+
+FIT = ["-k", "2", "--n-init", "2"]
+UNSKEW = [sys.executable, "-m", "unskew"]
+
+
+def make_frame(n=160, seed=0):
+    """Two kinds of rows, and a site that follows them and leaves a footprint."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, 2, n)
+    site = np.where(rng.random(n) < 0.8, kind, 1 - kind)
+    columns = {f"x{j}": rng.normal(kind * 2.0 * (j < 3), 1).round(3) for j in range(4)}
+    columns |= {f"f{j}": rng.normal(site * 1.5, 1).round(3) for j in range(3)}
+    return pl.DataFrame(
+        {
+            "patient": [f"p{i:03d}" for i in range(n)],
+            **columns,
+            "site": [["north", "south"][s] for s in site],
+            "mood": [["None", "Most", None][i % 3] for i in range(n)],
+            "w": [1.0 + i % 2 for i in range(n)],
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def frame():
+    return make_frame()
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch, frame):
+    """A folder with data.csv, and we are in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    frame.write_csv("data.csv")
+    return tmp_path
+
+
+@pytest.fixture
+def unskew(capsys):
+    def type_in(*arguments):
+        capsys.readouterr()
+        code = main([str(a) for a in arguments])
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err or "--debug" in arguments
+        return code, said.out, said.err
+
+    return type_in
+
+
+def one_line(err):
+    """The error, which should be one line, without lines about progress."""
+    told = ("reading", "start ", "comparing", "writing", "warning:", "predicting", "fitting")
+    lines = [x for x in err.splitlines() if not x.split(": ", 1)[-1].startswith(told)]
+    assert len(lines) == 1, err
+    return lines[0]
+
+
+# ----------------------------------------------------------------------------------------- fit
+
+
+def test_fit_writes_everything_that_was_asked_for(home, unskew, frame):
+    code, out, err = unskew(
+        "fit", "data.csv", *FIT, "--suspect", "site", "--weight-column", "w", "--id", "patient",
+        "--report", "out.html", "--labels", "labels.csv", "--weights", "weights.parquet",
+        "--model", "m.skops",
+    )  # fmt: skip
+    assert code == 0, err
+    labels, weights = pl.read_csv("labels.csv"), pl.read_parquet("weights.parquet")
+    assert labels.columns == ["patient", "cluster"]
+    assert labels["patient"].to_list() == frame["patient"].to_list()
+    assert set(labels["cluster"]) == {0, 1}
+    assert weights.columns == ["patient", "weight", "combined_weight"]
+    np.testing.assert_allclose(weights["combined_weight"], weights["weight"] * frame["w"])
+    assert Path("out.html").read_text().lstrip().lower().startswith("<!doctype html>")
+    for word in ("rows", "160", "suspects", "site", "effective size", "imbalance", "verdict"):
+        assert word in out
+    assert "start 2 of 2" in err
+    assert sorted(os.listdir()) == [
+        "data.csv", "labels.csv", "m.run.toml", "m.skops", "out.html", "weights.parquet",
+    ]  # fmt: skip
+
+
+def test_a_recorded_run_can_be_repeated_from_anywhere(home, unskew, monkeypatch):
+    (home / "out").mkdir()
+    arguments = ["data.csv", *FIT, "-s", "site", "--drop", "patient", "--seed", "3"]
+    assert unskew("fit", *arguments, "--labels", "out/a.csv", "-q") == (0, "", "")
+    first = Path("out/a.csv").read_bytes()
+    record = tomllib.loads(Path("out/a.run.toml").read_text())
+    assert record["data"] == "../data.csv"
+    assert record["clusters"] == 2
+    assert record["suspect"] == ["site"]
+    assert record["record"]["inputs"][0]["size"] == os.path.getsize("data.csv")
+    assert record["record"]["versions"]["numpy"] == np.__version__
+    text = Path("out/a.run.toml").read_text()
+    assert "weight-column is not set" in text
+    os.remove("out/a.csv")
+    monkeypatch.chdir(home / "out")
+    assert unskew("fit", "--config", "a.run.toml", "-q") == (0, "", "")
+    assert (home / "out" / "a.csv").read_bytes() == first
+    assert (home / "out" / "a.run.toml").read_text() == text
+
+    code, _, err = unskew("fit", "--config", "a.run.toml", "-k", "3", "-q")
+    assert code == 2
+    assert "would overwrite its --config" in one_line(err)
+    code, _, err = unskew("weigh", "--config", "a.run.toml")
+    assert code == 2
+    assert "records a run of 'fit'" in one_line(err)
+
+    make_frame(seed=1).write_csv(home / "data.csv")
+    code, _, err = unskew("fit", "--config", "a.run.toml")
+    assert code == 0
+    assert "warning: ../data.csv: is not the file of the recorded run" in err.replace(
+        "./../", "../"
+    )
+
+
+def test_the_command_line_beats_the_file(home, unskew):
+    Path("run.toml").write_text(
+        'data = "data.csv"\nclusters = 3\nn_init = 1\ndrop = "patient"\nquiet = true\n'
+        'suspect = ["site"]\n'
+    )
+    code, out, _ = unskew("fit", "--config", "run.toml", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["configuration"]["clusters"] == 3
+    assert found["configuration"]["drop"] == ["patient"]
+    assert len(found["result"]["clusters"]) == 3
+    code, out, _ = unskew("fit", "--config", "run.toml", "-k", "2", "--json")
+    assert len(json.loads(out)["result"]["clusters"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("balence-strength = 1", "'balence-strength' is not an option of fit; nearest: "
+         "'balance-strength'"),
+        ("clusters = 'five'", "run.toml: Invalid value for '--clusters'"),
+        ("clusters = 2.5", "run.toml: Invalid value for '--clusters'"),
+        ("clusters = [2]", "'clusters' = [2] should be a text or a number"),
+        ("quiet = 1", "'quiet' = 1 should be true or false"),
+        ("n-init = 1\nn_init = 2", "'n-init' is given twice"),
+        ("[fit]\nk = 1", "'fit' is not an option of fit"),
+        ("what is this", "is not TOML"),
+        ("config = 'x'", "'config' is not an option"),
+    ],
+)  # fmt: skip
+def test_a_bad_file_of_options_is_named(home, unskew, text, words):
+    Path("run.toml").write_text(text)
+    code, _, err = unskew("fit", "data.csv", "--config", "run.toml")
+    assert code == 2
+    assert "run.toml" in one_line(err)
+    assert words in err
+
+
+def test_a_missing_file_of_options_is_named(home, unskew):
+    code, _, err = unskew("fit", "data.csv", "--config", "no.toml")
+    assert code == 2
+    assert "no.toml: no such file" in one_line(err)
+
+
+def test_json_is_one_document_and_messages_go_elsewhere(home, unskew):
+    code, out, err = unskew("fit", "data.csv", *FIT, "-s", "site", "--drop", "patient", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["verdict"]["word"] in ("helped", "no effect", "harmed")
+    assert found["data"]["rows"] == 160
+    assert found["data"]["kinds"]["site"] == "category"
+    assert sum(each["size"] for each in found["result"]["clusters"]) == 160
+    assert found["inputs"][0]["file"] == "data.csv"
+    assert "start 1 of 2" in err
+
+
+def test_quiet_is_silent(home, unskew):
+    arguments = ["data.csv", "-s", "site", "--drop", "patient", "--quiet"]
+    assert unskew("fit", *arguments, *FIT) == (0, "", "")
+    code, out, err = unskew("weigh", *arguments)
+    assert (code, err) == (0, "")
+    assert out.startswith("row,weight\n1,")
+
+
+def test_checks_that_fail_exit_with_one_and_still_write(home, unskew):
+    base = ["fit", "data.csv", *FIT, "-s", "site", "--drop", "patient", "-q"]
+    code, _, err = unskew(*base, "--min-effective-size", "1", "--labels", "a.csv")
+    assert code == 1
+    assert "check failed: effective size" in one_line(err)
+    assert Path("a.csv").exists()
+    # Without balance the weights change nothing: no effect, which is worse than asked for.
+    base += ["--balance-strength", "0", "--spread-strength", "1e6"]
+    code, _, err = unskew(*base, "--fail-on", "no-effect")
+    assert code == 1
+    assert "with --fail-on no-effect" in one_line(err)
+    code, _, err = unskew(*base, "--min-effective-size", "0.5")
+    assert (code, err) == (0, "")
+    code, _, err = unskew(*base, "--min-effective-size", "1.5")
+    assert code == 2
+    assert "--min-effective-size 1.5 should be in (0, 1]" in one_line(err)
+
+
+def test_the_floor_of_the_effective_size_is_held_inside_the_fit(home, unskew):
+    code, out, _ = unskew(
+        "fit", "data.csv", *FIT, "-s", "site", "--drop", "patient", "--effective-size-floor", "0.9",
+        "--json", "-q",
+    )  # fmt: skip
+    assert code == 0
+    assert json.loads(out)["result"]["effective_size"] >= 0.9 - 1e-6
+
+
+def test_margins(home, unskew):
+    base = ["fit", "data.csv", *FIT, "--drop", "patient", "--weights", "w.csv", "-q"]
+    both = ["--margin", "site:north=0.7", "--margin", "site:south=0.3"]
+    code, _, err = unskew(*base, *both)
+    assert code == 0, err
+    weight = pl.read_csv("w.csv")["weight"].to_numpy()
+    north = (pl.read_csv("data.csv")["site"] == "north").to_numpy()
+    assert weight[north].sum() / weight.sum() == pytest.approx(0.7, abs=0.02)
+    for margin, words in [
+        ("site", "should be COLUMN:VALUE=SHARE"),
+        ("sitr:north=0.7", "'sitr' is not a column that is analysed; nearest: 'site'"),
+        ("site:north=much", "'much' should be a number"),
+        ("site:north=7", "7 should be in [0, 1]"),
+        ("site:west=0.7", "'west' is not a value of 'site'"),
+    ]:
+        code, _, err = unskew(*base, "--margin", margin)
+        assert code == 2
+        assert words in one_line(err)
+        assert "data.csv" in err
+
+
+def test_columns_are_chosen_by_name_or_pattern(home, unskew):
+    code, out, _ = unskew(
+        "fit", "data.csv", *FIT, "--keep", "x*", "--drop", "x3", "-s", "site", "--json", "-q"
+    )
+    assert code == 0
+    assert json.loads(out)["data"]["columns"] == ["x0", "x1", "x2", "site"]
+
+
+def test_constant_columns_are_named_in_the_summary(home, unskew):
+    pl.read_csv("data.csv").with_columns(pl.lit(1).alias("same")).write_csv("data.csv")
+    code, out, err = unskew("fit", "data.csv", *FIT, "--drop", "patient")
+    assert code == 0
+    assert "same (every value is 1)" in out
+    assert "warning: columns that do not vary are left out: 'same'" in err
+    assert "UserWarning" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--suspect", "sight"], "data.csv: --suspect 'sight' is not one of its 11 columns; "
+         "nearest: 'site'"),
+        (["--drop", "zz*"], "--drop 'zz*' is not one of"),
+        (["--keep", "nothing"], "--keep 'nothing'"),
+        (["--weight-column", "W"], "--weight-column 'W' is not one of"),
+        (["--weight-column", "site"], "column 'site' (--weight-column) holds String"),
+        (["--weight-column", "x0"], "column 'x0' (--weight-column), line"),
+        (["--id", "pat"], "--id 'pat' is not one of its 11 columns; nearest: 'patient'"),
+        (["-s", "site", "--drop", "site"], "'site' is --suspect and --drop at once"),
+        (["-s", "w", "-w", "w"], "'w' is --suspect and --weight-column at once"),
+        (["--drop", "*"], "no column is left"),
+        (["--keep", "site", "-s", "site"], "every column that is left is a --suspect"),
+        ([], "column 'patient' has 160 different values"),
+        (["--drop", "patient", "-k", "0"], "--clusters 0 should be >= 1"),
+        (["--drop", "patient", "-k", "500"], "--clusters 500 should be <= n_samples=160"),
+        (["--drop", "patient", "--bins", "1"], "--bins 1 should be >= 2"),
+        (["--labels", "labels.xlsx"], "labels.xlsx: a table is written as"),
+        (["--report", "out.pdf"], "out.pdf: --report should end in"),
+        (["--report", "no/out.html"], "no/out.html: the folder"),
+        (["--labels", "data.csv"], "--labels would overwrite the input data.csv"),
+        (["--labels", "a.csv", "--weights", "./a.csv"], "--labels and --weights cannot both"),
+        (["--labels", "-", "--json"], "standard output: --json and --labels cannot both"),
+        (["--no-header", "--format", "jsonl"], "--no-header has no meaning for jsonl"),
+        (["--init", "best"], "'best' is not one of"),
+        (["--what"], "No such option: --what"),
+        (["--clusters", "x"], "Invalid value for '--clusters'"),
+    ],
+)  # fmt: skip
+def test_bad_usage_is_one_line_and_exit_code_two(home, unskew, arguments, words):
+    code, out, err = unskew("fit", "data.csv", "-k", "2", *arguments)
+    assert code == 2
+    assert out == ""
+    assert words in one_line(err)
+    assert sorted(os.listdir()) == ["data.csv"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("gone.csv", None, "gone.csv: no such file"),
+        ("empty.csv", b"", "empty.csv: is empty"),
+        ("header.csv", b"a,b\n", "header.csv: has a header but no rows"),
+        ("one.csv", b"a,b\n1,2\n", "one.csv: "),
+        ("ragged.csv", b"a,b\n1,2\n3,4,5\n", "ragged.csv: line 3: 3 fields"),
+        ("latin.csv", b"a,b\n1,Zo\xeb\n", "latin.csv: line 2: byte 0xeb at offset 8"),
+        ("cut.csv.gz", gzip.compress(b"a,b\n1,2\n" * 50)[:-20], "cut.csv.gz: is not a whole gzip"),
+        ("bad.parquet", b"PAR1nothing", "bad.parquet: cannot be read as parquet"),
+        ("twice.csv", b"a,a\n1,2\n", "twice.csv: columns 1 and 2 are both named 'a'"),
+        (".", None, ".: is a folder"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_two(home, unskew, name, content, words):
+    if content is not None:
+        Path(name).write_bytes(content)
+    code, out, err = unskew("fit", name, "-k", "2")
+    assert code == 2
+    assert out == ""
+    assert words in one_line(err)
+
+
+def test_debug_shows_the_traceback(home, unskew):
+    code, _, err = unskew("fit", "gone.csv", "--debug")
+    assert code == 2
+    assert "Traceback" in err
+    assert err.splitlines()[-1] == "unskew fit: gone.csv: no such file"
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.tsv", "a.jsonl", "a.parquet", "a.feather"])
+def test_the_format_does_not_change_the_answer(home, unskew, frame, name):
+    from unskew._files import write_table
+
+    write_table(name, frame.to_dict(as_series=False))
+    answers = []
+    for source in ("data.csv", name):
+        code, out, err = unskew(
+            "fit", source, *FIT, "-s", "site", "--id", "patient", "--labels", "-", "-q"
+        )
+        assert code == 0, err
+        answers.append(out)
+    assert answers[0] == answers[1]
+
+
+def test_matrices_are_taken_as_they_are(home, unskew, rng):
+    X = rng.normal(size=(60, 4))
+    X[:, 3] = X[:, 0] > 0
+    np.save("X.npy", X)
+    code, _, err = unskew(
+        "fit", "X.npy", *FIT, "-s", "c3", "--labels", "a.csv", "--model", "m.skops", "-q"
+    )
+    assert code == 0, err
+    code, _, err = unskew("fit", "X.npy", *FIT, "--max-categories", "3")
+    assert code == 2
+    assert "--max-categories has no meaning for npy" in one_line(err)
+    code, out, err = unskew("predict", "m.skops", "X.npy", "-q")
+    assert code == 0, err
+    assert out == Path("a.csv").read_text()
+    np.savetxt("X.csv", X, delimiter=",")
+    assert unskew("predict", "m.skops", "X.csv", "--no-header", "-q") == (0, out, "")
+    code, _, err = unskew("predict", "m.skops", "X.npy", "--drop", "c0")
+    assert code == 2
+    assert "X.npy: has 3 columns to predict from" in one_line(err)
+
+
+def test_svmlight_and_mat(home, unskew, rng):
+    import scipy.io
+    from sklearn.datasets import dump_svmlight_file
+
+    X = (rng.random((40, 6)) < 0.5).astype(float)
+    dump_svmlight_file(X, np.zeros(40), "X.svmlight", zero_based=False)
+    scipy.io.savemat("X.mat", {"X": X, "y": np.zeros((40, 1))})
+    answers = []
+    for name in ("X.svmlight", "X.mat"):
+        code, out, err = unskew("fit", name, *FIT, "--labels", "-", "-q")
+        assert code == 0, err
+        answers.append(out)
+    assert answers[0] == answers[1]
+
+
+def test_standard_input_and_output(home, unskew, monkeypatch):
+    class Stdin:
+        buffer = io.BytesIO(Path("data.csv").read_bytes())
+
+    monkeypatch.setattr(sys, "stdin", Stdin)
+    code, out, err = unskew("fit", "-", *FIT, "--drop", "patient", "--labels", "-")
+    assert code == 0
+    assert out.startswith("row,cluster\n1,")
+    assert len(out.splitlines()) == 161
+    assert "verdict" in err
+    assert sorted(os.listdir()) == ["data.csv"]
+
+
+# --------------------------------------------------------------------------- the other verbs
+
+
+def test_predict_gives_the_labels_of_the_fit(home, unskew):
+    unskew(
+        "fit", "data.csv", *FIT, "-s", "site", "--id", "patient", "-w", "w",
+        "--labels", "a.csv", "--model", "m.skops", "-q",
+    )  # fmt: skip
+    code, out, _ = unskew("predict", "m.skops", "data.csv", "--id", "patient", "-q")
+    assert code == 0
+    assert out == Path("a.csv").read_text()
+    code, _, err = unskew("predict", "m.skops", "data.csv", "--weights", "w.csv", "-q")
+    assert code == 0, err
+    assert pl.read_csv("w.csv").columns == ["row", "weight"]
+    code, out, _ = unskew("predict", "m.skops", "data.csv", "--json", "-q")
+    found = json.loads(out)["result"]
+    assert sum(found["sizes"]) == found["rows"] == len(found["labels"]) == 160
+
+    pl.read_csv("data.csv").rename({"x1": "x 1"}).write_csv("new.csv")
+    code, _, err = unskew("predict", "m.skops", "new.csv")
+    assert code == 2
+    assert "new.csv: has no column 'x1', which the model was fitted to; nearest: 'x 1'" in err
+    Path("bad.skops").write_bytes(b"no model")
+    code, _, err = unskew("predict", "bad.skops", "data.csv")
+    assert code == 2
+    assert "bad.skops" in one_line(err)
+    code, _, err = unskew("predict", "none.skops", "data.csv")
+    assert code == 2
+    assert "none.skops" in one_line(err)
+
+
+def test_weigh(home, unskew):
+    code, out, err = unskew("weigh", "data.csv", "-s", "site", "--id", "patient", "--drop", "w")
+    assert code == 0, err
+    frame = pl.read_csv(io.StringIO(out))
+    assert frame.columns == ["patient", "weight"]
+    assert frame["weight"].mean() == pytest.approx(1.0)
+    assert "imbalance" in err
+    code, out, err = unskew(
+        "weigh", "data.csv", "-s", "site", "--drop", "patient", "--weights", "w.csv", "--report",
+        "w.md", "--model", "m.skops", "--json",
+    )  # fmt: skip
+    assert code == 0, err
+    assert json.loads(out)["outputs"] == {
+        "weights": "w.csv", "report": "w.md", "model": "m.skops", "run": "m.run.toml",
+    }  # fmt: skip
+
+
+def test_audit(home, unskew):
+    code, out, err = unskew("audit", "data.csv", "-s", "site", "--report", "audit.html")
+    assert code == 0, err
+    assert "worth it" in out
+    assert "site" in out
+    assert Path("audit.html").exists()
+    code, out, _ = unskew("audit", "data.csv", "--json", "-q")
+    assert code == 0
+    assert json.loads(out)["audit"]["worth"]["word"] in ("yes", "maybe", "no")
+
+
+def test_compare(home, unskew):
+    code, out, err = unskew(
+        "compare", "data.csv", *FIT, "-s", "site", "--drop", "patient", "--report", "c.html"
+    )
+    assert code == 0, err
+    assert "k-means" in out
+    assert "follows" in out
+    assert Path("c.html").exists()
+    code, out, _ = unskew("compare", "data.csv", *FIT, "-s", "site", "--drop", "patient", "--json")
+    assert code == 0
+    assert len(json.loads(out)["comparison"]["rows"]) >= 3
+
+
+def test_demo(home, unskew):
+    code, out, err = unskew("demo", "--rows", "300", "--samples", "1", "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert len(found["methods"]) == 6
+    assert found["outputs"] == {"report": "unskew-demo.html"}
+    assert Path("unskew-demo.html").stat().st_size > 10_000
+    code, _, err = unskew("demo", "--rate", "1")
+    assert code == 2
+    assert "rate" in one_line(err.replace("sample 1 of 3", "start "))
+
+
+def test_bench_gets_its_arguments(home, unskew):
+    code, out, _ = unskew("bench", "--help")
+    assert code == 0
+    assert "paper-table" in out
+    code, _, err = unskew("bench", "speed", "--jobs", "0")
+    assert code == 2
+    assert "--jobs 0 should be >= 1" in err
+    assert unskew("bench", "nothing")[0] == 2
+
+
+@pytest.mark.parametrize("verb", ["demo", "audit", "fit", "predict", "weigh", "compare"])
+def test_help_of_each_verb(home, unskew, verb):
+    code, out, _ = unskew(verb, "--help")
+    assert code == 0
+    assert f"unskew {verb}" in out
+    assert "Examples" in out
+
+
+def test_help_version_and_unknown_verbs(home, unskew):
+    import unskew as package
+
+    assert unskew("--version") == (0, f"unskew {package.__version__}\n", "")
+    assert unskew()[1] == unskew("--help")[1]
+    code, _, err = unskew("fitt")
+    assert code == 2
+    assert "'fit'" in one_line(err)
+    code, _, err = unskew("fit")
+    assert code == 2
+    assert "DATA" in one_line(err)
+
+
+def test_text_of_the_user_is_not_obeyed(home, unskew):
+    pl.read_csv("data.csv").rename({"x0": "[red]x0[/red]"}).write_csv("data.csv")
+    code, out, _ = unskew("fit", "data.csv", *FIT, "-s", "[red]x0[/red]", "--drop", "patient")
+    assert code == 0
+    assert "[red]x0[/red]" in out
+
+
+# ------------------------------------------------------------------------------ as a process
+
+
+def test_pipes(home):
+    """cat | unskew | head: packed input, output that its reader leaves early."""
+    packed = gzip.compress(Path("data.csv").read_bytes())
+    run = subprocess.run(
+        [*UNSKEW, "fit", "-", *FIT, "--id", "patient", "--labels", "-", "--quiet"],
+        input=packed, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == b""
+    assert run.stdout.startswith(b"patient,cluster\np000,")
+
+    reader, writer = os.pipe()
+    os.close(reader)
+    run = subprocess.run(
+        [*UNSKEW, "weigh", "data.csv", "--drop", "patient", "-q"],
+        stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert run.returncode == 141
+    assert run.stderr == b""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_stopped_in_the_middle_outputs_are_whole_or_absent(home, rng, number, code):
+    np.save("X.npy", rng.normal(size=(3000, 30)))
+    Path("labels.csv").write_text("old\n")
+    process = subprocess.Popen(
+        [*UNSKEW, "fit", "X.npy", "-k", "5", "--n-init", "5000",
+         "--labels", "labels.csv", "--weights", "weights.csv"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    begin, line = time.monotonic(), b""
+    while b"start 1 of" not in line:
+        line = process.stderr.readline()
+        assert time.monotonic() - begin < 60
+        assert process.poll() is None, line
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert b"Traceback" not in err
+    words = b"stopped by Ctrl-C" if number == signal.SIGINT else b"ended from outside"
+    assert err.rstrip().endswith(b"unskew fit: " + words)
+    assert sorted(os.listdir()) == ["X.npy", "data.csv", "labels.csv"]
+    assert Path("labels.csv").read_text() == "old\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk(home, unskew):
+    Path("labels.csv").write_text("old\n")
+    code, _, err = unskew(
+        "fit", "data.csv", *FIT, "--drop", "patient", "--labels", "labels.csv", "--weights",
+        "/dev/full", "-q",
+    )  # fmt: skip
+    assert code == 2
+    assert "/dev/full: cannot be written: no space left on the disk" in one_line(err)
+    assert Path("labels.csv").read_text() == "old\n"
+    assert sorted(os.listdir()) == ["data.csv", "labels.csv"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_found_before_the_fit(home, unskew):
+    (home / "closed").mkdir(mode=0o500)
+    code, _, err = unskew("fit", "data.csv", "-k", "2", "--labels", "closed/labels.csv")
+    assert code == 2
+    assert "closed/labels.csv: cannot be written: permission denied" in err
+    assert "reading" not in err
+
+
+def test_a_read_only_file_is_not_replaced(home, unskew):
+    Path("labels.csv").write_text("old\n")
+    os.chmod("labels.csv", 0o444)
+    code, _, err = unskew("fit", "data.csv", "-k", "2", "--labels", "labels.csv")
+    assert code == 2
+    assert "labels.csv: the file is read-only" in one_line(err)
+    assert "reading" not in err
+
+
+def test_a_terminal_sees_a_bar_and_a_summary(home):
+    """In a pseudo terminal: progress is drawn and taken away, the result stays."""
+    pty = pytest.importorskip("pty")
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [*UNSKEW, "fit", "data.csv", *FIT, "--drop", "patient"],
+        stdout=slave, stderr=slave, stdin=slave, close_fds=True,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    )  # fmt: skip
+    os.close(slave)
+    said = b""
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        said += part
+    assert process.wait(timeout=60) == 0
+    os.close(master)
+    text = said.decode()
+    assert "start" in text
+    assert "objective" in text
+    assert "verdict" in text
+    assert "start 2 of 2: objective" not in text
