@@ -1,0 +1,66 @@
+"""Numbers about a fit, a table or several methods, and a plain verdict.
+
+    diagnostics(model, X)    what the weights did, and whether that helped
+    audit(X)                 before any clustering: which columns predict each other
+    compare(X, n_clusters)   DCKM beside what one would do instead
+
+Each returns frozen dataclasses of plain numbers, strings and tuples; `dataclasses.asdict` makes
+them json. `unskew.plots` draws them, `unskew.report` writes them down.
+"""
+
+from ._audit import audit
+from ._compare import METHODS, compare
+from ._data import (
+    Association,
+    Audit,
+    AuditedPair,
+    ClusterProfile,
+    Comparison,
+    Convergence,
+    Correlation,
+    Diagnostics,
+    FeatureBalance,
+    FeatureProfile,
+    Flow,
+    MethodRow,
+    Notice,
+    PairBalance,
+    Projection,
+    Rival,
+    Row,
+    Settings,
+    SuspectEffect,
+    Weights,
+)
+from ._fit import diagnostics
+from ._verdict import Evidence, Verdict, judge
+
+__all__ = [
+    "METHODS",
+    "Association",
+    "Audit",
+    "AuditedPair",
+    "ClusterProfile",
+    "Comparison",
+    "Convergence",
+    "Correlation",
+    "Diagnostics",
+    "Evidence",
+    "FeatureBalance",
+    "FeatureProfile",
+    "Flow",
+    "MethodRow",
+    "Notice",
+    "PairBalance",
+    "Projection",
+    "Rival",
+    "Row",
+    "Settings",
+    "SuspectEffect",
+    "Verdict",
+    "Weights",
+    "audit",
+    "compare",
+    "diagnostics",
+    "judge",
+]

@@ -1,0 +1,411 @@
+"""audit: is a table worth decorrelating, and which columns look like traces of its collection."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._door import check_weights
+from .._encode import as_frame
+from ..metrics import association, kish_size
+from . import _measure
+from ._data import Audit, AuditedPair, Notice
+from ._read import Values, View, find_sources, read_table, settings_of, values_of_source
+from ._verdict import BALANCED, BEYOND_CHANCE, Verdict
+
+MOST_ROWS = 100_000
+MOST_PAIRS = 200
+MOST_COLUMNS = 5000
+MOST_NOTICES = 12
+MOST_GAPS = 3
+# A column predicts another when a difference is this large and so many standard errors from 0.
+PREDICTS = 0.2
+SURE = 3.0
+# It is noticed when it predicts this share of the other columns, by kind, or less if its name
+# is telling. Numbers are not noticed: what is measured is often a matter of degree.
+WIDE = {"category": 0.5, "date": 0.5, "two-valued": 0.6, "ordered": 0.6}
+WIDE_BY_NAME = 0.2
+LEAST_OTHERS = 3
+# One value in so many rows: near-constant.
+SAME = 0.99
+# A trace in no more than this share of the columns can be cut out by hand.
+NARROW = 0.1
+# Words in names that speak of the collection. Not "year": half of all questions are about one.
+TELLING = {
+    "batch", "campaign", "center", "centre", "channel", "clinic", "cohort", "device", "hospital",
+    "interviewer", "lab", "laboratory", "machine", "operator", "plate", "platform", "rater",
+    "scanner", "site", "source", "survey", "wave",
+}  # fmt: skip
+
+
+def audit(
+    X: Any,
+    *,
+    suspects: Any = None,
+    sample_weight: Any = None,
+    encoder: Any = None,
+    random_state: int | None = None,
+) -> Audit:
+    """Look at a table before any clustering: which columns predict each other, and is it worth it.
+
+    Parameters
+    ----------
+    X : pandas, polars or pyarrow table, array or CSR matrix
+    suspects : names, indices, mask or None
+        Columns through which bias may have come in. ``worth`` is then about their ties to the
+        other columns.
+    sample_weight : array (n,) or None
+        Design weights.
+    encoder : TableEncoder or None
+        None: one that keeps the 20 most frequent values of a category. Text columns that are
+        identifiers are noticed and left out of everything else.
+    random_state : int or None
+        Draws the rows where there are more than 100,000; None is 0.
+
+    Returns
+    -------
+    Audit
+
+    Examples
+    --------
+    >>> from unskew.diagnostics import audit
+    >>> from unskew.simulate import make_site_footprint
+    >>> data = make_site_footprint(1000, rate=0.8, random_state=0)
+    >>> found = audit(data.X, suspects=data.suspects)
+    >>> found.worth.word, found.notices[0].why
+    ('yes', 'predicts many columns')
+    """
+    n = X.shape[0] if hasattr(X, "shape") else len(X)
+    a = check_weights(sample_weight, n)
+    notes: list[str] = []
+    table, weights = X, a
+    if n > MOST_ROWS:
+        rng = np.random.default_rng(0 if random_state is None else random_state)
+        chosen = np.sort(rng.choice(n, MOST_ROWS, replace=False))
+        table, weights = _take_rows(X, chosen), a[chosen]
+        notes.append(f"Looked at {MOST_ROWS:,} of {n:,} rows, drawn at random.")
+    table, aside = _set_identifiers_aside(table)
+    view = read_table(table, weights, encoder)
+    if len(view.source_names) > MOST_COLUMNS:
+        raise ValueError(
+            f"X has {len(view.source_names)} columns; an audit compares every pair of them and "
+            f"takes at most {MOST_COLUMNS}. Leave some out"
+        )
+    named = np.zeros(0, dtype=np.intp)
+    if suspects is not None:
+        named = find_sources(suspects, view)
+        if named.size in (0, len(view.source_names)):
+            which = "no column" if named.size == 0 else "every column"
+            raise ValueError(f"suspects={suspects!r} names {which}; it should name some")
+    ties = _measure_ties(view, named)
+    notices = (
+        *aside,
+        *_near_constant(view),
+        *_wide_reach(view, ties),
+        *_telling_gaps(view, ties),
+    )
+    if view.cut:
+        notes.append("There are so many columns that only those that vary most were compared.")
+    names = tuple(view.source_names[s] for s in named)
+    order = np.argsort(-ties.reach, kind="stable")
+    shown_weight = sample_weight is not None
+    settings = settings_of(
+        view, X, sample_weight, model="audit",
+        call=f"audit(X{_arguments(suspects, shown_weight)})",
+        parameters={"suspects": suspects, "encoder": encoder, "random_state": random_state},
+    )  # fmt: skip
+    return Audit(
+        worth=_worth(view, ties, names, notices),
+        n_rows=n,
+        n_rows_used=view.rows.n,
+        n_columns=settings.n_columns + sum(x.column not in view.source_names for x in aside),
+        n_encoded=view.rows.d,
+        suspects=names,
+        typical_difference=ties.typical,
+        by_chance=ties.by_chance,
+        pairs=_describe_pairs(view, ties),
+        n_pairs=ties.n_pairs,
+        n_pairs_above=ties.n_above,
+        notices=tuple(notices[:MOST_NOTICES]),
+        reach=tuple((view.source_names[s], float(ties.reach[s])) for s in order),
+        notes=tuple(notes),
+        settings=settings,
+    )
+
+
+def _arguments(suspects: Any, weighted: bool) -> str:
+    given = "" if suspects is None else f", suspects={suspects!r}"
+    return given + (", sample_weight=sample_weight" if weighted else "")
+
+
+def _take_rows(X: Any, which: np.ndarray) -> Any:
+    frame = as_frame(X)
+    return X[which] if frame is None else frame[which.tolist()].to_native()
+
+
+# ------------------------------------------------------------------------------------ identifiers
+def _set_identifiers_aside(X: Any) -> tuple[Any, tuple[Notice, ...]]:
+    """The table without text that names rows, and a notice of each identifier."""
+    frame = as_frame(X)
+    if frame is None:
+        return X, ()
+    from .._encode._read import read_column
+
+    notices, keep = [], []
+    for name in frame.columns:
+        values = read_column(frame[name], str(name))
+        n = len(frame)
+        if values.codes is not None:
+            known = values.codes[values.codes >= 0]
+            different = np.unique(known).size
+            is_text = different > 10 and different > known.size / 2
+            whole = False
+        else:
+            known = values.numbers[~np.isnan(values.numbers)]
+            different, is_text = np.unique(known).size, False
+            whole = (
+                values.kind == "number"
+                and n >= 20
+                and different == known.size == n
+                and bool((known == np.floor(known)).all())
+            )
+        if is_text or whole:
+            left = "; left out here" if is_text else ""
+            notices.append(
+                Notice(
+                    str(name), "identifier",
+                    f"“{name}” has {different:,} different values in {known.size:,} rows{left}. "
+                    "Leave it out of a clustering.",
+                    None,
+                )
+            )  # fmt: skip
+        if not is_text:
+            keep.append(name)
+    if not keep:
+        raise ValueError(f"every column of X names rows ({len(frame.columns)} of them)")
+    if len(keep) == len(frame.columns):
+        return X, tuple(notices)
+    return frame.select(keep).to_native(), tuple(notices)
+
+
+# ------------------------------------------------------------------------------------------- ties
+class Ties(NamedTuple):
+    """typical, by_chance: over all pairs, or over those of a suspect and another column.
+
+    between  largest |D| of source f (line) under source s (column); sure where beyond chance
+    touched  share of the other columns that some suspect predicts
+    gaps     source -> reach of its missing values alone
+    """
+
+    typical: float
+    by_chance: float
+    between: np.ndarray
+    sure: np.ndarray
+    reach: np.ndarray
+    touched: float
+    gaps: dict[int, float]
+    n_pairs: int
+    n_above: int
+
+
+def _measure_ties(view: View, named: np.ndarray) -> Ties:
+    S = len(view.source_names)
+    between, sure = np.zeros((S, S)), np.zeros((S, S), dtype=bool)
+    sizes = chance = 0.0
+    count = 0
+    gaps: dict[int, float] = {}
+    suspect = np.isin(np.arange(S), named)
+    for pairs, D in view.differences(view.a):
+        D = np.abs(D.astype(np.float64))
+        error = np.sqrt(_measure.chance_variance(view, pairs))
+        beyond = (D > PREDICTS) & (D > SURE * error)
+        of_k, of_j = view.sources[pairs.features], view.sources[pairs.treatments.column]
+        fs, ts, largest = _measure.largest_by_source(view, pairs, D)
+        between[np.ix_(fs, ts)] = largest
+        counted = of_k[:, None] != of_j[None, :]
+        if named.size:
+            counted &= suspect[of_k][:, None] != suspect[of_j][None, :]
+        sizes += float(D[counted].sum())
+        by_chance = np.broadcast_to(_measure.size_by_chance(error**2), D.shape)
+        chance += float(by_chance[counted].sum())
+        count += int(counted.sum())
+        absent = _notes_of_gaps(view)[pairs.treatments.column]
+        for j in np.flatnonzero(absent):
+            source = int(of_j[j])
+            hit = np.unique(of_k[beyond[:, j] & (of_k != source)]).size
+            gaps[source] = hit / max(S - 1, 1)
+        beyond[:, absent] = False  # what a gap tells is noticed by itself
+        _, _, certain = _measure.largest_by_source(view, pairs, beyond.astype(np.float64))
+        sure[np.ix_(fs, ts)] = certain > 0
+    np.fill_diagonal(between, 0.0)
+    np.fill_diagonal(sure, False)
+    others = max(S - 1, 1)
+    touched = 0.0
+    if named.size:
+        touched = float((sure | sure.T)[np.ix_(~suspect, suspect)].any(axis=1).mean())
+    either = np.maximum(between, between.T)[np.triu_indices(S, 1)]
+    per = max(count, 1)
+    return Ties(
+        sizes / per,
+        chance / per,
+        between,
+        sure,
+        sure.sum(axis=0) / others,
+        touched,
+        gaps,
+        either.size,
+        int((either > BALANCED).sum()),
+    )
+
+
+def _notes_of_gaps(view: View) -> np.ndarray:
+    """Encoded columns that say "is missing": of numbers, and of categories where it is a value."""
+    notes = view.encoded.layout.notes.copy()
+    if view.encoder is not None:
+        for k, source in enumerate(view.sources):
+            notes[k] |= view.names[k] == f"{view.source_names[source]} is missing"
+    return notes
+
+
+def _describe_pairs(view: View, ties: Ties) -> tuple[AuditedPair, ...]:
+    S = len(view.source_names)
+    either = np.maximum(ties.between, ties.between.T)
+    first, second = np.triu_indices(S, 1)
+    order = np.argsort(-either[first, second], kind="stable")[:MOST_PAIRS]
+    values: dict[int, Values] = {}
+    found = []
+    for at in order:
+        i, j = int(first[at]), int(second[at])
+        if either[i, j] == 0:
+            break
+        for s in (i, j):
+            if s not in values:
+                values[s] = values_of_source(view, s)
+        kind, value = _associate(view, values[i], values[j])
+        names = view.source_names[i], view.source_names[j]
+        found.append(AuditedPair(*names, float(either[i, j]), kind, value))
+    return tuple(found)
+
+
+def _associate(view: View, one: Values, other: Values) -> tuple[str, float]:
+    """|r| of two quantities, eta of a category and a quantity, Cramer's V of two categories; of the
+    rows that have both."""
+    if one.kind == "eta":
+        one, other = other, one
+    a = np.where(one.known & other.known, view.a, 0.0)
+    kind = "r" if one.kind == "eta" else other.kind
+    if not a.any():
+        return kind, 0.0
+    if kind == "r":
+        return kind, _measure.correlation_between(one.values, other.values, a)
+    return kind, association(one.values, other.values, sample_weight=a, kind=kind)
+
+
+# ---------------------------------------------------------------------------------------- notices
+def _near_constant(view: View) -> list[Notice]:
+    """Columns in which one value has nearly all rows, and those that were left out as constant."""
+    notices = []
+    ignored = {} if view.encoder is None else view.encoder.ignored_
+    for name, why in ignored.items():
+        notices.append(Notice(str(name), "near-constant", f"“{name}” does not vary: {why}.", None))
+    for s, name in enumerate(view.source_names):
+        if not (view.sources == s).any():
+            continue
+        values, kind, _ = values_of_source(view, s)
+        codes = np.unique(values, return_inverse=True)[1]
+        share = np.bincount(codes, view.a).max() / view.a.sum()
+        if share >= 1.0:
+            sentence = f"“{name}” does not vary."
+        elif share > SAME and kind == "cramers_v":
+            sentence = f"“{name}” has one value in {share:.1%} of the rows."
+        else:
+            continue
+        notices.append(Notice(name, "near-constant", sentence, None))
+    return notices
+
+
+def _wide_reach(view: View, ties: Ties) -> list[Notice]:
+    """Categories, dates and two-valued columns that predict many others."""
+    S = len(view.source_names)
+    if S - 1 < LEAST_OTHERS:
+        return []
+    found = []
+    for s in np.argsort(-ties.reach, kind="stable"):
+        name, reach = view.source_names[s], float(ties.reach[s])
+        kind = view.kinds.get(name)
+        if kind is None:
+            kind = "two-valued" if view.encoded.columns.two_valued[view.sources == s].all() else ""
+        telling = bool(TELLING & _words_of(name)) and view.encoder is not None
+        wide = kind in WIDE and reach >= WIDE[kind]
+        if not wide and not (telling and reach >= WIDE_BY_NAME):
+            continue
+        hint = ", and its name speaks of how data are collected" if telling else ""
+        sentence = f"“{name}” predicts {reach:.0%} of the other columns{hint}."
+        found.append((telling, reach, Notice(name, "predicts many columns", sentence, reach)))
+    found.sort(key=lambda one: (-one[0], -one[1]))
+    return [notice for _, _, notice in found][: MOST_NOTICES - MOST_GAPS]
+
+
+def _words_of(name: str) -> set[str]:
+    """Words of a name in any spelling: SurveyYr, survey_year, "survey year"."""
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
+
+
+def _telling_gaps(view: View, ties: Ties) -> list[Notice]:
+    """Columns whose missing values predict many others: often two ways of collecting. A few, since
+    gaps mostly come in blocks."""
+    found = []
+    for source, reach in sorted(ties.gaps.items(), key=lambda one: -one[1]):
+        if reach >= WIDE_BY_NAME and len(view.source_names) - 1 >= LEAST_OTHERS:
+            name = view.source_names[source]
+            sentence = f"Where “{name}” is missing, {reach:.0%} of the other columns differ."
+            found.append(Notice(name, "missing values predict others", sentence, reach))
+    return found[:MOST_GAPS]
+
+
+# ------------------------------------------------------------------------------------------ worth
+def _worth(view: View, ties: Ties, suspects: tuple[str, ...], notices: tuple) -> Verdict:
+    """Whether decorrelation has something to do here: yes, maybe, no."""
+    what = "the suspects" if len(suspects) != 1 else f"“{suspects[0]}”"
+    between = f"{what} and the other columns" if suspects else "columns"
+    reasons = [
+        f"A typical difference between {between} is {ties.typical:.2f} standard deviations; chance "
+        f"alone gives {ties.by_chance:.2f}.",
+        f"{ties.n_above:,} of {ties.n_pairs:,} pairs of columns differ by more than {BALANCED}.",
+        f"{kish_size(view.a):,.0f} rows' worth of data in {view.rows.n:,} rows.",
+    ]
+    if ties.typical <= max(BALANCED / 2, BEYOND_CHANCE * ties.by_chance):
+        sentence = (
+            f"{what.capitalize() if suspects else 'The columns'} hardly "
+            + ("predict the other columns" if suspects else "predict each other")
+            + ": there is nothing to decorrelate, ordinary k-means will do."
+        )
+        return Verdict("no", sentence, tuple(reasons))
+    if suspects:
+        reasons.append(f"{ties.touched:.0%} of the other columns carry a trace of {what}.")
+        if ties.touched <= NARROW:
+            sentence = (
+                f"Only {ties.touched:.0%} of the other columns carry a trace of {what}: try "
+                "leaving those out first, and compare."
+            )
+            return Verdict("maybe", sentence, tuple(reasons))
+        sentence = (
+            f"{ties.touched:.0%} of the other columns carry a trace of {what}: leaving "
+            f"{'it' if len(suspects) == 1 else 'them'} out would not remove that, so decorrelating "
+            "is worth a try."
+        )
+        return Verdict("yes", sentence, tuple(reasons))
+    wide = [x for x in notices if x.why == "predicts many columns"]
+    if wide:
+        sentence = (
+            f"Columns predict each other, “{wide[0].column}” the most widely: if that is how the "
+            "data were collected, and not what they are about, name it as a suspect."
+        )
+        return Verdict("maybe", sentence, tuple(reasons))
+    sentence = (
+        "Columns predict each other, but none stands out as a trace of how the data were "
+        "collected: decorrelating all pairs could take real groups apart."
+    )
+    return Verdict("maybe", sentence, tuple(reasons))

@@ -1,0 +1,176 @@
+"""compare: DCKM beside what one would do instead; the answer to "why not just drop the column?"."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from ..baselines import DecorrelatedKMeans, DropKMeans, PCAKMeans
+from ..dckm import DCKM
+from ..metrics import effective_sample_size, silhouette
+from . import _measure
+from ._data import Comparison, MethodRow
+from ._fit import ALL, DROPPED, REGRESSED, describe_fit, encoded_matrix, fit_rivals
+from ._read import View, call_of, read_fitted, settings_of
+
+# Rows among which the silhouette is computed.
+MOST_IN_SILHOUETTE = 2000
+
+# method -> how it is called in tables; the order of the rows.
+METHODS = {
+    "kmeans": ALL,
+    "dropped": DROPPED,
+    "regressed": REGRESSED,
+    "two-step": "weights first, then k-means",
+    "pca": "principal components, then k-means",
+    "uncorrelated": "repeating columns dropped, then k-means",
+    "dckm": "unskew (DCKM)",
+}
+# Those that the verdict knows about.
+RIVALS = ("kmeans", "dropped", "regressed")
+
+
+def compare(
+    X: Any,
+    n_clusters: int,
+    *,
+    suspects: Any = None,
+    sample_weight: Any = None,
+    encoder: Any = None,
+    random_state: Any = None,
+    methods: Any = None,
+    **dckm_parameters: Any,
+) -> Comparison:
+    """Several methods on one table, judged by the same numbers.
+
+    Explained variance is of the columns that are no suspects; association is Cramer's V (or eta)
+    with each suspect. Both use the design weights only: a method's own weights do not judge it.
+
+    Parameters
+    ----------
+    X : pandas, polars or pyarrow table, array or CSR matrix
+    n_clusters : int
+    suspects, sample_weight, encoder, random_state
+        As in DCKM. Without suspects nothing can be dropped or regressed out.
+    methods : list of names or None
+        Of METHODS; None means all that apply. DCKM is always among them.
+    **dckm_parameters
+        Further parameters of DCKM; ``init`` and ``n_init`` count for all methods.
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> from unskew.diagnostics import compare
+    >>> from unskew.simulate import make_site_footprint
+    >>> data = make_site_footprint(500, rate=0.8, random_state=0)
+    >>> found = compare(data.X, 4, suspects=data.suspects, random_state=0, n_init=2,
+    ...                 methods=["dropped", "dckm"])
+    >>> [row.method for row in found.rows]
+    ['dropped', 'dckm']
+    """
+    wanted = list(METHODS) if methods is None else list(methods)
+    unknown = [name for name in wanted if name not in METHODS]
+    if unknown:
+        raise ValueError(f"methods has {unknown[0]!r}, which is not one of {list(METHODS)}")
+    model = DCKM(
+        n_clusters, suspects=suspects, encoder=encoder, random_state=random_state, **dckm_parameters
+    ).fit(X, sample_weight=sample_weight)
+    view = read_fitted(model, X, sample_weight)
+    fitted, skipped = _fit_all(model, view, X, sample_weight, wanted)
+    reference = fitted["kmeans"][0] if "kmeans" in fitted else None
+    rows = tuple(
+        _describe(view, method, *fitted[method], reference)
+        for method in METHODS
+        if method in fitted
+    )
+    rivals = {METHODS[name]: fitted[name][0] for name in RIVALS if name in fitted}
+    verdict = describe_fit(model, view, X, sample_weight, rivals).verdict
+    seen = min(MOST_IN_SILHOUETTE, int((view.a > 0).sum()))
+    return Comparison(
+        summary=verdict,
+        rows=rows,
+        skipped=skipped,
+        n_rows=view.rows.n,
+        n_columns=len(view.source_names),
+        n_encoded=view.rows.d,
+        suspects=view.suspect_names,
+        notes=(f"Silhouettes are of {seen:,} rows, in the columns that are no suspects.",),
+        settings=settings_of(
+            view,
+            X,
+            sample_weight,
+            model="compare",
+            call=call_of(model, sample_weight is not None),
+            parameters=model.get_params(deep=False),
+        ),
+    )
+
+
+def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -> tuple:
+    """method -> (labels, learned weights or None); and (title, reason) of what was left out."""
+    which = [METHODS[name] for name in RIVALS if name in wanted]
+    titles = {title: name for name, title in METHODS.items()}
+    found = fit_rivals(model, view, X, sample_weight, which)
+    fitted = {titles[title]: (labels, None) for title, labels in found.items()}
+    skipped = []
+    if view.suspects is None:
+        reason = "no suspects are named"
+        skipped = [(METHODS[name], reason) for name in ("dropped", "regressed") if name in wanted]
+    how = {"init": model.init, "n_init": model.n_init, "random_state": model.random_state}
+    K, matrix = model.n_clusters, encoded_matrix(view)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of few rows: the table shows it
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if "two-step" in wanted:
+            method = DecorrelatedKMeans(
+                K, weights="converged", suspects=view.suspects, cluster_on=model.cluster_on, **how
+            ).fit(matrix, sample_weight=view.a)
+            fitted["two-step"] = (method.labels_, method.weights_)
+        if "pca" in wanted and sample_weight is not None:
+            skipped.append((METHODS["pca"], "it cannot weigh rows, and design weights are given"))
+        elif "pca" in wanted:
+            fitted["pca"] = (PCAKMeans(K, **how).fit(matrix).labels_, None)
+        if "uncorrelated" in wanted:
+            method = DropKMeans(K, **how).fit(matrix, sample_weight=view.a)
+            fitted["uncorrelated"] = (method.labels_, None)
+    fitted["dckm"] = (model.labels_, model.weights_)
+    return fitted, tuple(skipped)
+
+
+def _describe(view: View, method: str, labels: np.ndarray, m: Any, reference: Any) -> MethodRow:
+    labels = np.asarray(labels)
+    size, left = 1.0, 1.0
+    if m is not None:
+        w = view.a * np.asarray(m)
+        size = effective_sample_size(m, view.a)
+        left = _measure.measure_imbalance(view, w).balance_left
+    return MethodRow(
+        method=method,
+        title=METHODS[method],
+        explained_variance=_measure.explained_variance(view, labels),
+        associations=_measure.associations(view, labels),
+        effective_size=size,
+        imbalance_left=left,
+        silhouette=_silhouette(view, labels),
+        agreement=None if reference is None else _measure.agreement(view, reference, labels),
+        sizes=tuple(np.bincount(labels[view.a > 0]).tolist()),
+    )
+
+
+def _silhouette(view: View, labels: np.ndarray) -> float | None:
+    """Of some rows drawn with seed 0, by design weights; None where it has no meaning."""
+    present = np.flatnonzero(view.a > 0)
+    rows = np.random.default_rng(0).permutation(present)[:MOST_IN_SILHOUETTE]
+    count = np.unique(labels[rows]).size
+    if not 2 <= count < rows.size:
+        return None
+    values = view.rows.take(np.sort(rows))[:, view.rest]
+    return silhouette(
+        values, labels[np.sort(rows)], sample_weight=view.a[np.sort(rows)], weight_kind="importance"
+    )

@@ -1,0 +1,306 @@
+"""diagnostics: what the weights of a fitted model did to its data, and whether that helped."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from ..baselines import PlainKMeans, RegressOutKMeans
+from ..metrics import effective_sample_size, kish_size
+from . import _measure
+from ._data import Convergence, Diagnostics, Rival, SuspectEffect
+from ._read import View, call_of, read_fitted, settings_of
+from ._verdict import Evidence, judge
+
+ALL, DROPPED, REGRESSED = (
+    "k-means, all columns",
+    "k-means, suspects dropped",
+    "k-means, suspects regressed out",
+)
+# Effects of suspects that are listed.
+MOST_EFFECTS = 200
+
+
+def diagnostics(model: Any, X: Any, sample_weight: Any = None, *, against: bool = True):
+    """Numbers about a fit: weights, imbalance before and after, clusters, rivals, a verdict.
+
+    Parameters
+    ----------
+    model : fitted DCKM or DecorrelationWeights
+    X, sample_weight
+        What the model was fitted to.
+    against : bool, default=True
+        Also cluster by k-means on all columns and, with suspects, without them and after regressing
+        them out, from the model's own starts (k-means from the model's groups as well). Without
+        it there is no flow, and the verdict rests on the weights alone.
+
+    Returns
+    -------
+    Diagnostics
+
+    Examples
+    --------
+    >>> from unskew import DCKM
+    >>> from unskew.diagnostics import diagnostics
+    >>> from unskew.simulate import make_site_footprint
+    >>> data = make_site_footprint(1000, rate=0.8, random_state=0)
+    >>> model = DCKM(4, suspects=data.suspects, n_init=3, random_state=0).fit(data.X)
+    >>> found = diagnostics(model, data.X)
+    >>> found.verdict.word
+    'helped'
+    >>> found.evidence.typical_after < found.evidence.typical_before
+    True
+    """
+    check_is_fitted(model, "weights_")
+    view = read_fitted(model, X, sample_weight)
+    rivals = {}
+    if against and hasattr(model, "labels_"):
+        rivals = fit_rivals(model, view, X, sample_weight)
+    return describe_fit(model, view, X, sample_weight, rivals)
+
+
+def describe_fit(
+    model: Any, view: View, X: Any, sample_weight: Any, rivals: dict[str, np.ndarray]
+) -> Diagnostics:
+    """Everything about a fit, given the labels of its rivals (none: {})."""
+    w = np.asarray(model.combined_weights_, dtype=np.float64)
+    m = np.divide(w, view.a, out=np.zeros_like(w), where=view.a > 0)
+    m /= max(float(np.average(m, weights=view.a)), np.finfo(float).tiny)
+    labels = getattr(model, "labels_", None)
+    seed = _seed(model)
+    imbalance = _measure.measure_imbalance(view, w)
+    clusters, marks, projection, flow, own, variance = (), None, None, None, (), None
+    if labels is not None:
+        labels = np.asarray(labels)
+        K = int(model.n_clusters)
+        clusters, marks = _measure.profile_clusters(view, labels, w, K)
+        projection = _measure.project(view, labels, m, w, seed)
+        own, variance = (
+            _measure.associations(view, labels),
+            _measure.explained_variance(view, labels),
+        )
+        baseline = _same_distance(view)
+        if baseline in rivals:
+            flow = _measure.flow_between(view, baseline, rivals[baseline], labels, K)
+    described = tuple(
+        Rival(
+            name,
+            _measure.explained_variance(view, found),
+            _measure.agreement(view, found, labels),
+            _measure.associations(view, found),
+        )
+        for name, found in rivals.items()
+    )
+    convergence = _convergence(model)
+    evidence = _evidence(
+        model, view, m, w, imbalance, convergence, own, variance, described, rivals
+    )
+    correlation = _measure.measure_correlation(view, w, imbalance.largest_before, marks)
+    return Diagnostics(
+        verdict=judge(evidence),
+        evidence=evidence,
+        weights=_measure.describe_weights(view, m, w, labels),
+        imbalance_before=float(model.imbalance_start_),
+        imbalance_after=float(model.imbalance_),
+        features=imbalance.features,
+        pairs=imbalance.pairs,
+        n_pairs=imbalance.n_pairs,
+        correlation=correlation,
+        convergence=convergence,
+        clusters=clusters,
+        explained_variance=variance,
+        associations=own,
+        rivals=described,
+        flow=flow,
+        projection=projection,
+        effects=_effects(model),
+        notes=_notes(view, correlation, projection, imbalance),
+        settings=settings_of(
+            view,
+            X,
+            sample_weight,
+            model=type(model).__name__,
+            call=call_of(model, sample_weight is not None),
+            parameters=model.get_params(deep=False),
+        ),
+    )
+
+
+def fit_rivals(
+    model: Any, view: View, X: Any, sample_weight: Any, which: Any = (ALL, DROPPED, REGRESSED)
+) -> dict[str, np.ndarray]:
+    """name -> labels of simpler clusterings of the same rows, from the model's starts.
+
+    Without suspects there is k-means only.
+    """
+    found = {}
+    with warnings.catch_warnings():  # said of the model already; a rival with fewer clusters is one
+        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if ALL in which:
+            found[ALL] = _plain_kmeans(model, view, X, sample_weight, drop=False)
+        if DROPPED in which and view.suspects is not None:
+            found[DROPPED] = _plain_kmeans(model, view, X, sample_weight, drop=True)
+        if REGRESSED in which and view.suspects is not None:
+            found[REGRESSED] = regress_out(model, view).labels_
+    return found
+
+
+def _plain_kmeans(model: Any, view: View, X: Any, sample_weight: Any, *, drop: bool) -> np.ndarray:
+    """Labels of k-means from the model's starts and from the model's own groups, whichever ends
+    lower: a rival that was merely stuck would flatter the model."""
+    if (view.encoded.layout.absent < 0).all():
+        how = {"n_init": model.n_init, "random_state": model.random_state, "init": model.init}
+        plain = PlainKMeans(model.n_clusters, suspects=view.suspects if drop else None, **how)
+        X, sample_weight = encoded_matrix(view), view.a
+    else:
+        # Missing values are for the model's own engine; no balance, and a price of unequal
+        # weights that keeps them at 1.
+        plain = clone(model).set_params(
+            balance_strength=0.0,
+            spread_strength=1e6,
+            mass_strength=None,
+            scale="relative",
+            solver="descent",
+            min_effective_size=None,
+            margins=None,
+            verbose=0,
+            adjust="weights",
+            suspects=view.suspect_sources.tolist() if drop else None,
+            cluster_on="rest",
+            max_iter=max(100, model.max_iter),
+        )
+    fits = [plain, clone(plain).set_params(init=np.asarray(model.labels_))]
+    return min((one.fit(X, sample_weight=sample_weight) for one in fits), key=_inertia).labels_
+
+
+def _inertia(fitted: Any) -> float:
+    return fitted.inertia_
+
+
+def encoded_matrix(view: View) -> Any:
+    """The encoded columns as one float matrix, for methods that know no tables."""
+    X = view.rows.X
+    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
+
+
+def regress_out(model: Any, view: View) -> RegressOutKMeans:
+    """Missing values hold the mean here: a regression has no other place for them."""
+    how = {"init": model.init, "n_init": model.n_init, "random_state": model.random_state}
+    method = RegressOutKMeans(model.n_clusters, suspects=view.suspects, **how)
+    return method.fit(encoded_matrix(view), sample_weight=view.a)
+
+
+def _same_distance(view: View) -> str:
+    """The rival that clusters on the columns of the model's own distance."""
+    if view.suspects is None or np.isin(view.suspects, view.in_distance).any():
+        return ALL
+    return DROPPED
+
+
+def _seed(model: Any) -> int:
+    """Of the rows that are drawn for pictures: the model's, where it is a number."""
+    state = model.random_state
+    return int(state) if isinstance(state, (int, np.integer)) else 0
+
+
+def _convergence(model: Any) -> Convergence:
+    history = tuple(
+        (name, tuple(float(v) for v in np.asarray(values).tolist()))
+        for name, values in model.history_.items()
+    )
+    status = str(model.status_)
+    # The authors' procedure has its number of steps; reaching it is its regular end.
+    regular = model.solver == "paper" and status.startswith("max_iter")
+    return Convergence(
+        status=status,
+        converged=status.startswith("converged") or regular,
+        iterations=int(model.n_iter_),
+        objective=float(model.objective_),
+        history=history,
+    )
+
+
+def _evidence(model, view, m, w, imbalance, convergence, own, variance, described, rivals):
+    by_name = {rival.name: rival for rival in described}
+    baseline, dropped = by_name.get(_same_distance(view)), by_name.get(DROPPED)
+
+    def strongest(found: Any) -> float | None:
+        return max((one.value for one in found), default=None)
+
+    kept = same = together = None
+    if baseline is not None:
+        same = baseline.agreement
+        # Corrected rows have another variance: their groups have no share of k-means' to keep.
+        if baseline.explained_variance > 0 and not view.corrected:
+            kept = variance / baseline.explained_variance
+    if dropped is not None and ALL in by_name:
+        together = _measure.agreement(view, rivals[ALL], rivals[DROPPED])
+    return Evidence(
+        suspects=view.suspect_names,
+        n_clusters=len(np.unique(model.labels_)) if hasattr(model, "labels_") else None,
+        n_rows=int((view.a > 0).sum()),
+        converged=convergence.converged,
+        corrected=view.corrected,
+        effective_size=effective_sample_size(m, view.a),
+        kish_size=kish_size(w),
+        typical_before=imbalance.typical_before,
+        typical_after=imbalance.typical_after,
+        by_chance=imbalance.by_chance,
+        kept_variance=kept,
+        same_as_kmeans=same,
+        same_as_dropped=None if dropped is None else dropped.agreement,
+        same_as_regressed=by_name[REGRESSED].agreement if REGRESSED in by_name else None,
+        dropped_as_all=together,
+        follows=strongest(own),
+        kmeans_follows=strongest(by_name[ALL].associations) if ALL in by_name else None,
+        dropped_follows=None if dropped is None else strongest(dropped.associations),
+    )
+
+
+def _effects(model: Any) -> tuple[SuspectEffect, ...]:
+    """The largest effects of suspects that the model takes out; none for weights alone."""
+    told = getattr(model, "suspect_effects_", None) or ()
+    every = [
+        SuspectEffect(str(one["suspect"]), str(column), float(effect))
+        for one in told
+        for column, effect in zip(one["columns"], one["effects"])
+        if effect != 0
+    ]
+    return tuple(sorted(every, key=lambda one: -abs(one.effect))[:MOST_EFFECTS])
+
+
+def _notes(view: View, correlation: Any, projection: Any, imbalance: Any) -> tuple[str, ...]:
+    notes = []
+    if len(correlation.names) < correlation.n_columns:
+        notes.append(
+            f"The correlation maps show the {len(correlation.names)} of {correlation.n_columns} "
+            "encoded columns with the largest differences."
+        )
+    if projection is not None and len(projection.positions) < projection.n_rows:
+        notes.append(
+            f"The picture in two dimensions shows {len(projection.positions):,} of "
+            f"{projection.n_rows:,} rows, drawn from each cluster in proportion."
+        )
+    if imbalance.n_pairs > len(imbalance.pairs):
+        notes.append(
+            f"Of {imbalance.n_pairs:,} pairs of columns, the {len(imbalance.pairs)} with the "
+            "largest differences are listed."
+        )
+    seen = sum(pairs.n_pairs for pairs in view.rectangles)
+    if view.cut:
+        notes.append(
+            f"There are so many columns that differences were measured on {seen:,} pairs of "
+            "column and group, those of the columns that vary most."
+        )
+    if correlation.amount_before is None:
+        notes.append(
+            f"The amount of correlation was left out: {correlation.n_columns:,} columns are too "
+            "many."
+        )
+    return tuple(notes)

@@ -1,0 +1,377 @@
+"""Quantities of a View under weights: differences, profiles, variance, correlation, projection."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from sklearn.utils.extmath import randomized_svd
+
+from .. import _terms
+from .._kmeans import cluster_sums
+from .._profiles import describe_clusters
+from ..metrics import (
+    adjusted_rand_index,
+    amount_of_correlation,
+    association,
+    design_effect,
+    effective_sample_size,
+    kish_size,
+)
+from ._data import (
+    Association,
+    ClusterProfile,
+    Correlation,
+    FeatureBalance,
+    FeatureProfile,
+    Flow,
+    PairBalance,
+    Projection,
+    Row,
+    Weights,
+)
+from ._read import View, treatment_name, values_of_source
+
+MOST_PAIRS = 200
+MOST_IN_MAPS = 60
+MOST_IN_PROFILE = 15
+MOST_IN_PROJECTION = 2000
+MOST_ROWS = 10
+# The matrix of all columns is not formed beyond this many.
+MOST_COLUMNS = 4096
+QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
+
+
+# ------------------------------------------------------------------------------------- weights
+def describe_weights(view: View, m: np.ndarray, w: np.ndarray, labels: Any) -> Weights:
+    """m learned weights, w = a m; rows of design weight 0 are absent."""
+    present = view.a > 0
+    own = m[present]
+    top = max(2.0, float(np.quantile(own, 0.995)) * 1.1)
+    edges = np.linspace(0.0, min(top, max(float(own.max()), 1e-12)), 41)
+    counts = np.histogram(np.minimum(own, edges[-1]), edges)[0]
+    # Ties by position, so that the same rows are named each time.
+    order = np.flatnonzero(present)[np.argsort(-own, kind="stable")]
+    heavy = np.sort(w)[::-1][: max(1, int(np.ceil(0.01 * present.sum())))]
+
+    def rows(which: np.ndarray) -> tuple[Row, ...]:
+        return tuple(
+            Row(
+                int(i),
+                None if view.index is None else str(view.index[i]),
+                float(m[i]),
+                None if labels is None else int(labels[i]),
+            )
+            for i in which
+        )
+
+    return Weights(
+        n_rows=int(present.sum()),
+        minimum=float(own.min()),
+        maximum=float(own.max()),
+        quantiles=tuple((q, float(np.quantile(own, q))) for q in QUANTILES),
+        effective_size=effective_sample_size(m, view.a),
+        kish_size=kish_size(w),
+        design_effect=design_effect(w),
+        unused=int((own < 0.01 * own.mean()).sum()),
+        top_share=float(heavy.sum() / w.sum()),
+        edges=tuple(edges.tolist()),
+        counts=tuple(counts.tolist()),
+        heaviest=rows(order[:MOST_ROWS]),
+        lightest=rows(order[::-1][:MOST_ROWS]),
+    )
+
+
+# ----------------------------------------------------------------------------------- imbalance
+class Imbalance(NamedTuple):
+    """The balance table, by source column and by pair of them.
+
+    typical = mean of |D| over all pairs (not its root mean square, which a few ties that nothing
+    can undo would rule: a question that one site never asked). by_chance is its expectation for
+    independent columns, where D is about normal with variance 1 / (n p (1 - p)) for a group of
+    share p and n = Kish size. balance_left = sum of D**2 after / before.
+    """
+
+    features: tuple[FeatureBalance, ...]
+    pairs: tuple[PairBalance, ...]
+    n_pairs: int
+    typical_before: float
+    typical_after: float
+    by_chance: float
+    balance_left: float
+    largest_before: np.ndarray  # of each encoded column
+
+
+def group_shares(view: View, treatments: Any, w: np.ndarray) -> np.ndarray:
+    """Share of the weight in each treated group."""
+
+    def sums(tile: np.ndarray, w_: np.ndarray) -> tuple:
+        return (w_ @ treatments.of(tile),)
+
+    return _terms.add_up(view.rows.map(sums, w))[0] / w.sum()
+
+
+def chance_variance(view: View, pairs: Any) -> np.ndarray:
+    """Variance of D in each column of the rectangle if features and treatments were independent."""
+    p = group_shares(view, pairs.treatments, view.a)
+    spread = p * (1 - p)
+    return np.divide(1.0, kish_size(view.a) * spread, out=np.zeros_like(p), where=spread > 1e-12)
+
+
+def size_by_chance(variance: np.ndarray) -> np.ndarray:
+    """Mean of |D| for a normal D of this variance."""
+    return np.sqrt(2 / np.pi * variance)
+
+
+def measure_imbalance(view: View, w: np.ndarray) -> Imbalance:
+    before, after = view.differences(view.a, as_they_are=True), view.differences(w)
+    squares, sizes, chance, count = np.zeros(2), np.zeros(2), 0.0, 0
+    largest = np.zeros(view.rows.d)
+    features, long = [], []
+    for (pairs, D0), (_, D1) in zip(before, after):
+        D0, D1 = np.abs(D0.astype(np.float64)), np.abs(D1.astype(np.float64))
+        counts = np.full(D0.shape[0], D0.shape[1])
+        np.subtract.at(counts, pairs.masked[0], 1)
+        unmasked = np.full(D0.shape[1], D0.shape[0])
+        np.subtract.at(unmasked, pairs.masked[1], 1)
+        squares += (D0**2).sum(), (D1**2).sum()
+        sizes += D0.sum(), D1.sum()
+        chance += float(size_by_chance(chance_variance(view, pairs)) @ unmasked)
+        count += int(counts.sum())
+        np.maximum.at(largest, pairs.features, D0.max(axis=1, initial=0.0))
+        features += _feature_rows(view, pairs, D0, D1, counts)
+        long.append(_source_pairs(view, pairs, D0, D1))
+    features.sort(key=lambda row: (-row.before, row.feature))
+    found = _strongest_pairs(view, long)
+    per = max(count, 1)
+    typical = sizes / per
+    return Imbalance(
+        tuple(features),
+        found[0],
+        found[1],
+        float(typical[0]),
+        float(typical[1]),
+        chance / per,
+        float(squares[1] / squares[0]) if squares[0] > 0 else 1.0,
+        largest,
+    )
+
+
+def _feature_rows(view: View, pairs: Any, D0: Any, D1: Any, counts: np.ndarray) -> list:
+    own = view.sources[pairs.features]
+    suspects = set(view.suspect_sources.tolist())
+    worst = D0.argmax(axis=1)
+    rows = []
+    for source in np.unique(own):
+        k = np.flatnonzero(own == source)
+        at = k[D0[k, worst[k]].argmax()]
+        per = max(int(counts[k].sum()), 1)
+        rows.append(
+            FeatureBalance(
+                feature=view.source_names[source],
+                suspect=int(source) in suspects,
+                before=float(D0[k].max()),
+                after=float(D1[k].max()),
+                typical_before=float(D0[k].sum() / per),
+                typical_after=float(D1[k].sum() / per),
+                against=treatment_name(view, pairs.treatments, int(worst[at])),
+            )
+        )
+    return rows
+
+
+def largest_by_source(view: View, pairs: Any, D: np.ndarray) -> tuple:
+    """(sources of the features, sources of the treatments, largest entry of each block of D)."""
+    of_k, of_j = view.sources[pairs.features], view.sources[pairs.treatments.column]
+    order_k, order_j = np.argsort(of_k, kind="stable"), np.argsort(of_j, kind="stable")
+    fs, start_k = np.unique(of_k[order_k], return_index=True)
+    ts, start_j = np.unique(of_j[order_j], return_index=True)
+    blocks = np.maximum.reduceat(D[np.ix_(order_k, order_j)], start_k, axis=0)
+    return fs, ts, np.maximum.reduceat(blocks, start_j, axis=1)
+
+
+def _source_pairs(view: View, pairs: Any, D0: np.ndarray, D1: np.ndarray) -> tuple:
+    fs, ts, before = largest_by_source(view, pairs, D0)
+    _, _, after = largest_by_source(view, pairs, D1)
+    i, j = np.repeat(fs, ts.size), np.tile(ts, fs.size)
+    keep = i != j
+    lines = np.minimum(i, j), np.maximum(i, j), before.ravel(), after.ravel()
+    return tuple(line[keep] for line in lines)
+
+
+def _strongest_pairs(view: View, long: list) -> tuple[tuple[PairBalance, ...], int]:
+    if not long:
+        return (), 0
+    i, j, before, after = (np.concatenate(lines) for lines in zip(*long))
+    key, position = np.unique(i * len(view.source_names) + j, return_inverse=True)
+    best = np.zeros((2, key.size))
+    np.maximum.at(best[0], position, before)
+    np.maximum.at(best[1], position, after)
+    order = np.argsort(-best[0], kind="stable")[:MOST_PAIRS]
+    named = []
+    for at in order:
+        first, second = divmod(int(key[at]), len(view.source_names))
+        if second in view.suspect_sources:  # a suspect stands first
+            first, second = second, first
+        names = view.source_names[first], view.source_names[second]
+        named.append(PairBalance(*names, float(best[0, at]), float(best[1, at])))
+    return tuple(named), int(key.size)
+
+
+# ------------------------------------------------------------------------------------ clusters
+def explained_variance(view: View, labels: np.ndarray) -> float:
+    """Share of the design-weighted variance of the rest columns that lies between clusters.
+
+    The rest: columns of the distance that are no suspects; a missing value holds the mean.
+    """
+    K, rest = int(labels.max()) + 1, view.rest
+
+    def sums(tile: Any, a_: np.ndarray, labels_: np.ndarray) -> tuple:
+        return cluster_sums(_terms.take_columns(tile, rest), a_, labels_, K)
+
+    S, mass = _terms.add_up(view.rows.map(sums, view.a, labels, dense=False))
+    used, N = mass > 0, mass.sum()
+    away = S[used] / mass[used, None] - S.sum(axis=0) / N
+    total = float((view.sd[rest] ** 2).sum()) * N
+    return float(min(1.0, mass[used] @ (away**2).sum(axis=1) / total)) if total > 0 else 0.0
+
+
+def profile_clusters(view: View, labels: np.ndarray, w: np.ndarray, K: int) -> tuple:
+    """(profiles, K x d differences under w)."""
+    weighted = describe_clusters(view.encoded, w, labels, K)
+    plain = describe_clusters(view.encoded, view.a, labels, K)
+    size = np.bincount(labels[view.a > 0], minlength=K)
+    share, weighted_share = (each["weight"] / each["weight"].sum() for each in (plain, weighted))
+
+    def numbers(profile: dict, k: int, j: int) -> tuple:
+        means = (view.readable(j, profile[part][k, j]) for part in ("inside", "rest"))
+        return (float(profile["difference"][k, j]), *means)
+
+    profiles = []
+    for k in range(K):
+        order = np.argsort(-np.abs(weighted["difference"][k]), kind="stable")[:MOST_IN_PROFILE]
+        features = tuple(
+            FeatureProfile(view.names[j], *numbers(weighted, k, j), *numbers(plain, k, j))
+            for j in order
+        )
+        profiles.append(
+            ClusterProfile(k, int(size[k]), float(share[k]), float(weighted_share[k]), features)
+        )
+    return tuple(profiles), weighted["difference"]
+
+
+def associations(view: View, labels: np.ndarray) -> tuple[Association, ...]:
+    """Of the clustering with each suspect, by design weights: learned ones would praise
+    themselves."""
+    found = []
+    for source in view.suspect_sources:
+        values, kind, known = values_of_source(view, int(source))
+        a = np.where(known, view.a, 0.0)
+        value = association(labels, values, sample_weight=a, kind=kind) if a.any() else 0.0
+        found.append(Association(view.source_names[source], kind, value))
+    return tuple(found)
+
+
+def flow_between(view: View, name: str, old: np.ndarray, new: np.ndarray, K: int) -> Flow:
+    """Rows by old and new cluster; old ones take the number of the new one they share most with."""
+    present = view.a > 0
+    K = max(K, int(old.max()) + 1, int(new.max()) + 1)
+    counts = np.zeros((K, K), dtype=np.int64)
+    np.add.at(counts, (old[present], new[present]), 1)
+    line, column = linear_sum_assignment(counts, maximize=True)
+    order = line[np.argsort(column)]
+    counts = counts[order]
+    return Flow(
+        rival=name,
+        clusters=tuple(range(K)),
+        rivals_clusters=tuple(order.tolist()),
+        counts=tuple(tuple(row) for row in counts.tolist()),
+        moved=float(1 - np.trace(counts) / counts.sum()),
+        agreement=agreement(view, old, new),
+    )
+
+
+def agreement(view: View, first: np.ndarray, second: np.ndarray) -> float:
+    """Adjusted Rand index; design weights count as importance, because they have any scale."""
+    return adjusted_rand_index(first, second, sample_weight=view.a, weight_kind="importance")
+
+
+# --------------------------------------------------------------------- correlation, projection
+def measure_correlation(view: View, w: np.ndarray, largest: np.ndarray, marks: Any) -> Correlation:
+    """Matrices of the columns with the largest differences, ordered by the cluster they mark."""
+    d = view.rows.d
+    amounts: list[float | None] = [None, None]
+    if d <= MOST_COLUMNS:
+        amounts = [amount_of_correlation(view.rows.X, weight) for weight in (view.a, w)]
+    score = np.where(view.sd > 0, largest, -1.0)
+    chosen = np.argsort(-score, kind="stable")[: min(MOST_IN_MAPS, int((view.sd > 0).sum()))]
+    is_suspect = np.zeros(d, dtype=bool)
+    if view.suspects is not None:
+        is_suspect[view.suspects] = True
+    if marks is None:
+        group, strength = np.zeros(d, dtype=int), largest
+    else:
+        group, strength = marks.argmax(axis=0), marks.max(axis=0)
+    order = np.lexsort((-strength[chosen], group[chosen], is_suspect[chosen]))
+    chosen = chosen[order]
+    values = view.rows.columns(chosen).astype(np.float64)
+    no_group = marks is None
+    return Correlation(
+        *amounts,
+        n_columns=d,
+        names=tuple(view.names[k] for k in chosen),
+        groups=tuple(None if is_suspect[k] or no_group else int(group[k]) for k in chosen),
+        before=_correlation(values, view.a),
+        after=_correlation(values, w),
+    )
+
+
+def _correlation(values: np.ndarray, w: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    share = w / w.sum()
+    centred = values - share @ values
+    covariance = centred.T @ (share[:, None] * centred)
+    sd = np.sqrt(np.diag(covariance))
+    scale = np.divide(1.0, sd, out=np.zeros_like(sd), where=sd > 1e-12)
+    r = np.clip(covariance * np.multiply.outer(scale, scale), -1.0, 1.0)
+    return tuple(tuple(round(value, 4) for value in row) for row in r.tolist())
+
+
+def correlation_between(first: np.ndarray, second: np.ndarray, w: np.ndarray) -> float:
+    """|r| of two columns under weights."""
+    return abs(_correlation(np.c_[first, second], w)[0][1])
+
+
+def project(view: View, labels: np.ndarray, m: np.ndarray, w: np.ndarray, seed: int) -> Projection:
+    """At most 2000 rows of positive design weight, each cluster in proportion, at least one row
+    of each; components of the columns of the distance under w."""
+    rng = np.random.default_rng(seed)
+    present = np.flatnonzero(view.a > 0)
+    rate = min(1.0, MOST_IN_PROJECTION / present.size)
+    chosen = []
+    for k in np.unique(labels[present]):
+        own = present[labels[present] == k]
+        chosen.append(rng.choice(own, max(1, int(own.size * rate)), replace=False))
+    rows = np.sort(np.concatenate(chosen))
+    values = view.encoded.distance.of(view.rows.take(rows)).astype(np.float64)
+    weight = w[rows] if w[rows].any() else np.ones(rows.size)
+    share = weight / weight.sum()
+    centred = (values - share @ values) * np.sqrt(share)[:, None]
+    total = float((centred**2).sum())
+    components = np.zeros((2, values.shape[1]))
+    found = min(2, *centred.shape)
+    variance = [0.0, 0.0]
+    if total > 0:
+        _, size, directions = randomized_svd(centred, found, random_state=seed)
+        components[:found] = directions
+        variance[:found] = (size**2 / total).tolist()
+    xy = (values - share @ values) @ components.T
+    return Projection(
+        n_rows=int(present.size),
+        variance=(variance[0], variance[1]),
+        positions=tuple(rows.tolist()),
+        x=tuple(np.round(xy[:, 0], 4).tolist()),
+        y=tuple(np.round(xy[:, 1], 4).tolist()),
+        weight=tuple(np.round(m[rows], 4).tolist()),
+        cluster=tuple(labels[rows].tolist()),
+    )

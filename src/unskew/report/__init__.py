@@ -1,0 +1,110 @@
+"""Reports: what `unskew.diagnostics` found, for people (html, Markdown) and machines (json).
+
+    write_report(diagnostics(model, X), "report.html")
+
+The html is one file that loads nothing: it can be mailed, archived, opened on a train. See
+README.md in this folder for how it is made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from .._files import write_whole
+from ..diagnostics import Audit, Comparison, Diagnostics
+from ._markdown import render_markdown
+from ._of_audit import page_of_audit
+from ._of_comparison import page_of_comparison
+from ._of_fit import page_of_fit
+from ._page import Page
+
+__all__ = ["to_html", "to_json", "to_markdown", "write_report"]
+
+
+def page_of(found: Any) -> Page:
+    """The report on a Diagnostics, an Audit or a Comparison, as plain data."""
+    for kind, make in (
+        (Diagnostics, page_of_fit),
+        (Audit, page_of_audit),
+        (Comparison, page_of_comparison),
+    ):
+        if isinstance(found, kind):
+            return make(found)
+    raise TypeError(
+        f"{type(found).__name__} has no report; give what diagnostics, audit or compare returned"
+    )
+
+
+def to_html(found: Any) -> str:
+    """One self-contained page: verdict, pictures, tables, settings. Needs unskew[report].
+
+    Parameters
+    ----------
+    found : Diagnostics, Audit or Comparison
+
+    Returns
+    -------
+    str
+    """
+    try:
+        from ._html import render_html
+    except ModuleNotFoundError as error:  # jinja2 or matplotlib
+        raise ImportError(f"{error.name} is not installed; html needs unskew[report]") from error
+    return render_html(page_of(found))
+
+
+def to_markdown(found: Any) -> str:
+    """The same words and tables as Markdown; pictures are there by their captions.
+
+    Parameters
+    ----------
+    found : Diagnostics, Audit or Comparison
+
+    Returns
+    -------
+    str
+    """
+    return render_markdown(page_of(found))
+
+
+def to_json(found: Any) -> str:
+    """All numbers, under the names of the dataclasses; no NaN, missing is null.
+
+    Parameters
+    ----------
+    found : Diagnostics, Audit or Comparison
+
+    Returns
+    -------
+    str
+    """
+    page_of(found)  # the same types as the other formats
+    kind = type(found).__name__.lower()
+    content = {"kind": kind, **dataclasses.asdict(found)}
+    return json.dumps(content, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
+
+
+WRITERS = {".html": to_html, ".htm": to_html, ".md": to_markdown, ".json": to_json}
+
+
+def write_report(found: Any, path: Any) -> Path:
+    """Write the report in the format of the suffix: .html, .md or .json. Returns the path.
+
+    The file appears whole or not at all: it is written under another name and then renamed.
+
+    Parameters
+    ----------
+    found : Diagnostics, Audit or Comparison
+    path : str or path
+    """
+    path = Path(path)
+    writer = WRITERS.get(path.suffix.lower())
+    if writer is None:
+        raise ValueError(
+            f"path={str(path)!r} ends in {path.suffix!r}; it should end in .html, .md or .json"
+        )
+    write_whole(path, writer(found))
+    return path

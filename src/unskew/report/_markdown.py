@@ -1,0 +1,59 @@
+"""A Page as Markdown: the same words and tables, pictures by their captions."""
+
+from __future__ import annotations
+
+import re
+
+from ._page import Page, Table, form
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$])")
+
+
+def _escape(text: str) -> str:
+    """Shown as it is by any Markdown reader, also inside a table."""
+    return _SPECIAL.sub(r"\\\1", str(text).replace("\r", " ").replace("\n", " "))
+
+
+def _table(table: Table) -> list[str]:
+    lines = [f"### {_escape(table.title)}", "", _escape(table.caption), ""]
+    lines.append("| " + " | ".join(_escape(c.name) for c in table.columns) + " |")
+    lines.append("|" + "|".join("---" if c.form == "text" else "---:" for c in table.columns) + "|")
+    for row in table.rows:
+        cells = (_escape(form(value, c.form)) for value, c in zip(row, table.columns))
+        lines.append("| " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def render_markdown(page: Page) -> str:
+    lines = [f"# {_escape(page.word)}: {_escape(page.sentence)}", ""]
+    lines += [f"{page.kind} by unskew. {page.subject}.", ""]
+    lines += [f"- {_escape(reason)}" for reason in page.reasons]
+    if page.tiles:
+        lines += ["", "| | | |", "|---|---:|---|"]
+        lines += [
+            f"| {_escape(t.label)} | {_escape(t.value)} | {_escape(t.note)} |" for t in page.tiles
+        ]
+    for section in page.sections:
+        lines += ["", f"## {_escape(section.title)}", "", _escape(section.lead), ""]
+        lines += [f"- {_escape(p.title)}: {_escape(p.caption)}" for p in section.pictures]
+        lines += [""] if section.pictures else []
+        for table in section.tables:
+            lines += _table(table)
+    s = page.settings
+    fence = "`" * (3 + max((len(run) for run in re.findall("`+", s.call)), default=0))
+    lines += ["", "## How to repeat this", "", f"{fence}python", s.call, fence, ""]
+    encoded = f", encoded as {s.n_encoded:,}" if s.n_encoded != s.n_columns else ""
+    facts = [
+        ("rows", f"{s.n_rows:,}"),
+        ("columns", f"{s.n_columns:,}{encoded}"),
+        ("design weights", "given" if s.design_weights else "none"),
+        ("suspects", ", ".join(s.suspects) or "none"),
+        *((f"left out: {name}", why) for name, why in s.ignored),
+        *s.parameters,
+        *s.versions,
+    ]
+    lines += ["| | |", "|---|---|"]
+    lines += [f"| {_escape(name)} | {_escape(value)} |" for name, value in facts]
+    if page.notes:
+        lines += ["", *(f"- {_escape(note)}" for note in page.notes)]
+    return "\n".join(lines).rstrip() + "\n"

@@ -1,0 +1,130 @@
+"""What the report on an audit says, in order."""
+
+from __future__ import annotations
+
+from ..diagnostics import Audit
+from ._page import Column, Page, Picture, Section, Table, Tile, drawn, plural
+
+WORDS = {"yes": "Worth it", "maybe": "Perhaps", "no": "Not needed"}
+TONES = {"yes": "good", "maybe": "neutral", "no": "neutral"}
+MEASURES = {"cramers_v": "Cramér's V", "eta": "eta", "r": "|r|"}
+
+
+def page_of_audit(a: Audit) -> Page:
+    return Page(
+        kind="Audit",
+        subject=f"{plural(a.n_rows, 'row')}, {plural(a.n_columns, 'column')}",
+        word=WORDS[a.worth.word],
+        tone=TONES[a.worth.word],
+        sentence=a.worth.sentence,
+        reasons=a.worth.reasons,
+        tiles=_tiles(a),
+        sections=tuple(s for s in (_notices(a), _pairs(a), _reach(a)) if s is not None),
+        settings=a.settings,
+        notes=a.notes,
+    )
+
+
+def _tiles(a: Audit) -> tuple[Tile, ...]:
+    share = a.n_pairs_above / a.n_pairs if a.n_pairs else 0.0
+    widest = a.reach[0] if a.reach else ("", 0.0)
+    return (
+        Tile(
+            "Typical difference",
+            f"{a.typical_difference:.2f}",
+            f"standard deviations; chance gives {a.by_chance:.2f}",
+        ),
+        Tile("Pairs that differ", f"{share:.0%}", f"by more than 0.1, of {a.n_pairs:,} pairs"),
+        Tile("Widest reach", f"{widest[1]:.0%}", f"of the other columns, by {widest[0]}"),
+        Tile("Noticed", f"{len(a.notices)}", "columns that look like traces of the collection"),
+    )
+
+
+def _notices(a: Audit) -> Section:
+    lead = (
+        "Columns that may say how the data were collected rather than what they are about. Only "
+        "you know which is which."
+        if a.notices
+        else "No column looks like a trace of how the data were collected."
+    )
+    table = Table(
+        "notices",
+        "Noticed columns",
+        "Identifiers and columns that hardly vary should be left out of a clustering; the others "
+        "are candidates for suspects.",
+        (Column("Column"), Column("Why"), Column("In words"), Column("Reach", "percent")),
+        tuple((n.column, n.why, n.sentence, n.reach) for n in a.notices),
+    )
+    return Section("notices", "What stands out", lead, (), (table,) if a.notices else ())
+
+
+def _pairs(a: Audit) -> Section:
+    strongest = a.pairs[0] if a.pairs else None
+    words = (
+        f"Strongest: {strongest.first} and {strongest.second}, {strongest.difference:.2f}."
+        if strongest
+        else "No pair differs."
+    )
+    picture = Picture(
+        "pairs-picture",
+        "The strongest pairs",
+        words,
+        f"Bar chart of the strongest pairs of columns. {words}",
+        drawn("audited_pairs", a),
+        "full",
+    )
+    return Section(
+        "pairs",
+        "Which columns go together?",
+        "How far one column separates another, in standard deviations, and a measure of "
+        "association between 0 and 1.",
+        (picture,) if a.pairs else (),
+        (
+            Table(
+                "pairs-table",
+                "Pairs of columns",
+                f"The {len(a.pairs)} strongest of {plural(a.n_pairs, 'pair')}.",
+                (
+                    Column("First"),
+                    Column("Second"),
+                    Column("Difference", "number"),
+                    Column("Association", "number"),
+                    Column("Measure"),
+                ),
+                tuple(
+                    (p.first, p.second, p.difference, p.association, MEASURES[p.kind])
+                    for p in a.pairs
+                ),
+            ),
+        ),
+    )
+
+
+def _reach(a: Audit) -> Section | None:
+    if not a.reach:
+        return None
+    return Section(
+        "reach",
+        "How far does each column reach?",
+        "Share of the other columns that a column predicts: by at least 0.2 standard deviations, "
+        "beyond chance.",
+        (
+            Picture(
+                "reach-picture",
+                "Reach of the columns",
+                "Orange: noticed above.",
+                f"Bar chart; the widest reach has {a.reach[0][0]}, {a.reach[0][1]:.0%}.",
+                drawn("reach_of_columns", a),
+                "full",
+            ),
+        ),
+        (
+            Table(
+                "reach-table",
+                "All columns",
+                "Share of the other columns that each predicts.",
+                (Column("Column"), Column("Reach", "percent")),
+                a.reach,
+            ),
+        ),
+    )

@@ -1,0 +1,123 @@
+"""A report as plain data: what every format is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import Any
+
+from ..diagnostics import Settings
+
+MISSING = "\N{EN DASH}"
+
+
+@dataclass(frozen=True)
+class Tile:
+    label: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """``draw`` makes the figure when html is wanted; the texts stand for it elsewhere."""
+
+    key: str
+    title: str
+    caption: str
+    description: str
+    draw: Callable[[], Any]
+    size: str = "half"  # "half", "full" or "card"
+    tall: bool = False  # takes two places, one below the other
+
+
+@dataclass(frozen=True)
+class Column:
+    """``form``: "text", "int", "number" (3 digits), "percent"."""
+
+    name: str
+    form: str = "text"
+
+
+@dataclass(frozen=True)
+class Table:
+    key: str
+    title: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    key: str
+    title: str
+    lead: str
+    pictures: tuple[Picture, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """``word`` is what the verdict says, ``tone`` how it is coloured: good, neutral, bad."""
+
+    kind: str
+    subject: str
+    word: str
+    tone: str
+    sentence: str
+    reasons: tuple[str, ...]
+    tiles: tuple[Tile, ...]
+    sections: tuple[Section, ...]
+    settings: Settings
+    notes: tuple[str, ...] = field(default=())
+
+
+def drawn(name: str, *args: Any, **how: Any) -> Callable[[], Any]:
+    """The figure of a function of `plots`, made when it is asked for: the other formats need no
+    matplotlib."""
+
+    def draw() -> Any:
+        from .. import plots
+
+        axes = getattr(plots, name)(*args, **how)
+        return (axes[0] if isinstance(axes, tuple) else axes).figure
+
+    return draw
+
+
+class Day(float):
+    """Days since 1970: a number to sort by that is read as a date."""
+
+
+def form(value: Any, how: str) -> str:
+    """A value as people read it."""
+    if value is None:
+        return MISSING
+    if isinstance(value, Day):
+        return str(date(1970, 1, 1) + timedelta(days=round(value)))
+    if how == "text":
+        return str(value)
+    if how == "int":
+        return f"{value:,.0f}"
+    if how == "percent":
+        return f"{value:.0%}" if abs(value) >= 0.1 or value == 0 else f"{value:.1%}"
+    return number(float(value))
+
+
+def number(value: float) -> str:
+    size = abs(value)
+    if value == int(value) and size < 1e6:
+        return f"{value:,.0f}"
+    if size >= 1000:
+        return f"{value:,.0f}" if size < 1e7 else f"{value:.3g}"
+    if size >= 100:
+        return f"{value:.1f}"
+    if size < 0.0005:
+        return "0"
+    return f"{value:.2f}" if size >= 0.1 else f"{value:.3f}"
+
+
+def plural(count: int, one: str) -> str:
+    return f"{count:,} {one}{'' if count == 1 else 's'}"

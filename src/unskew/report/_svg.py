@@ -1,0 +1,79 @@
+"""A matplotlib figure as inline svg that takes its colours and letters from the page."""
+
+from __future__ import annotations
+
+import io
+import re
+from html import escape
+from typing import Any
+
+import matplotlib as mpl
+
+from .. import plots
+
+# Colours of the drawing -> variables of the style sheet, which knows light, dark and print.
+VARIABLES = {
+    plots.INK: "--ink",
+    plots.MUTED: "--muted",
+    plots.GRID: "--line",
+    plots.PAPER: "--card",
+    plots.BLUE: "--blue",
+    plots.ORANGE: "--orange",
+    plots.GREEN: "--green",
+    plots.RED: "--red",
+    plots.SKY: "--sky",
+    plots.PURPLE: "--purple",
+    plots.BLACK: "--black",
+}
+
+
+def inline_svg(figure: Any, key: str, title: str, description: str) -> str:
+    """``key`` is unique in the page; title and description are read out to those who cannot see."""
+    buffer = io.StringIO()
+    # The salt makes the ids a function of the drawing, not of the hour.
+    with mpl.rc_context({**plots.STYLE, "svg.hashsalt": key}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    drawing = buffer.getvalue()
+    body = drawing[drawing.index("<svg") :]
+    view_box = re.search(r'viewBox="([^"]+)"', body).group(1)
+    width = float(view_box.split()[2])
+    body = body[body.index(">") + 1 : body.rindex("</svg>")]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
+    body = re.sub(r"<style[^>]*>.*?</style>", "", body, flags=re.S)
+    body = re.sub(r"<!--.*?-->", "", body, flags=re.S)
+    body = body.replace("xlink:href", "href")
+    body = _own_ids(body, key)
+    body = _page_style(body)
+    body = re.sub(r">\s+<", "><", body)
+    return (
+        f'<svg viewBox="{view_box}" style="max-width:{width * 1.55:.0f}px" role="img" '
+        f'aria-labelledby="{key}-title {key}-desc"><title id="{key}-title">{escape(title)}</title>'
+        f'<desc id="{key}-desc">{escape(description)}</desc>{body.strip()}</svg>'
+    )
+
+
+def _own_ids(body: str, key: str) -> str:
+    """Ids that something refers to get the key as prefix; the others go."""
+    used = set(re.findall(r'href="#([^"]+)"', body)) | set(re.findall(r"url\(#([^)]+)\)", body))
+
+    def renamed(match: re.Match) -> str:
+        name = match.group(1)
+        return f' id="{key}-{name}"' if name in used else ""
+
+    body = re.sub(r' id="([^"]+)"', renamed, body)
+    body = re.sub(r'href="#([^"]+)"', rf'href="#{key}-\1"', body)
+    return re.sub(r"url\(#([^)]+)\)", rf"url(#{key}-\1)", body)
+
+
+def _page_style(body: str) -> str:
+    """Colours as variables, and the page's own letters."""
+
+    def restyled(match: re.Match) -> str:
+        style = match.group(1)
+        for colour, variable in VARIABLES.items():
+            style = style.replace(colour, f"var({variable})")
+        style = re.sub(r"font: (?:[a-z0-9]+ )*?([\d.]+px) [^;]*", r"font-size: \1", style)
+        style = re.sub(r"font-family: [^;]*;?", "", style)
+        return f'style="{style.replace(": ", ":").replace("; ", ";")}"'
+
+    return re.sub(r'style="([^"]*)"', restyled, body)

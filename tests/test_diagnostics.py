@@ -1,0 +1,555 @@
+"""Numbers about a fit and what is said about them: each test is named after the law it checks."""
+
+import dataclasses
+import json
+import os
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from unskew import DCKM, DecorrelationWeights
+from unskew.diagnostics import (
+    METHODS,
+    Evidence,
+    audit,
+    compare,
+    diagnostics,
+    judge,
+)
+from unskew.metrics import (
+    adjusted_rand_index,
+    amount_of_correlation,
+    association,
+    design_effect,
+    effective_sample_size,
+    kish_size,
+)
+from unskew.simulate import make_site_footprint
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+
+
+@pytest.fixture(scope="module")
+def footprint():
+    return make_site_footprint(600, n_core=20, n_footprint=16, rate=0.8, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def model(footprint):
+    return DCKM(4, suspects=footprint.suspects, n_init=2, random_state=0).fit(footprint.X)
+
+
+@pytest.fixture(scope="module")
+def found(model, footprint):
+    return diagnostics(model, footprint.X)
+
+
+def make_patients(n=400, seed=0):
+    """Three kinds at three sites: numbers with gaps, flags, levels, dates, a constant."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, 3, n)
+    site = np.where(rng.random(n) < 0.7, kind, rng.integers(0, 3, n))
+    level = np.clip(kind + rng.integers(-1, 2, n), 0, 2)
+    frame = pd.DataFrame(
+        {
+            "site": np.array(["north", "south", "east"])[site],
+            "age": rng.normal(40 + 6 * kind + 4 * site, 6),
+            "score": rng.normal(kind - site, 1.0),
+            "smoker": rng.random(n) < 0.2 + 0.2 * kind,
+            "grade": pd.Categorical.from_codes(level, ["low", "mid", "high"], ordered=True),
+            "visit": pd.Timestamp("2020-01-01")
+            + pd.to_timedelta(site * 200 + rng.integers(0, 100, n), unit="D"),
+        },
+        index=[f"p{i}" for i in range(n)],
+    )
+    frame.loc[frame.index[site == 1][:60], "age"] = np.nan
+    return frame
+
+
+def plain(value):
+    """Whether something is made of numbers, strings and tuples, with no NaN in it."""
+    if dataclasses.is_dataclass(value):
+        return all(plain(getattr(value, f.name)) for f in dataclasses.fields(value))
+    if isinstance(value, tuple):
+        return all(map(plain, value))
+    if isinstance(value, float):
+        return np.isfinite(value)
+    return value is None or type(value) in (int, str, bool)
+
+
+# ------------------------------------------------------------------------------------ one fit
+def test_everything_is_plain_frozen_and_json(found):
+    assert plain(found)
+    json.dumps(dataclasses.asdict(found), allow_nan=False)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.verdict = None
+
+
+def test_weights_are_described_by_the_metrics(found, model):
+    w = found.weights
+    assert w.effective_size == pytest.approx(effective_sample_size(model.weights_))
+    assert w.effective_size == pytest.approx(model.effective_sample_size_)
+    assert w.kish_size == pytest.approx(kish_size(model.combined_weights_))
+    assert w.design_effect == pytest.approx(design_effect(model.combined_weights_))
+    assert sum(w.counts) == w.n_rows == 600
+    assert w.heaviest[0].position == int(model.weights_.argmax())
+    assert w.heaviest[0].weight == pytest.approx(w.maximum) == pytest.approx(model.weights_.max())
+    assert w.heaviest[0].cluster == model.labels_[w.heaviest[0].position]
+    assert w.lightest[0].weight == w.minimum
+
+
+def test_differences_are_those_of_the_loop(found, model, footprint):
+    X, w = footprint.X.astype(float), model.weights_
+    sd = X.std(axis=0)
+    row = next(f for f in found.features if f.feature == "column 3")
+    for weights, value in ((np.ones(len(X)), row.before), (w, row.after)):
+        gaps = []
+        for j in footprint.suspects:
+            on = X[:, j] == 1
+            inside = np.average(X[on, 3], weights=weights[on])
+            outside = np.average(X[~on, 3], weights=weights[~on])
+            gaps.append(abs(inside - outside) / sd[3])
+        assert value == pytest.approx(max(gaps), rel=1e-4)
+
+
+def test_all_squared_differences_add_up_to_the_imbalance(found, model):
+    assert found.imbalance_before == model.imbalance_start_
+    assert found.imbalance_after == model.imbalance_
+    # typical is the mean size, so its square is at most the mean square
+    n_pairs = 2 * 4 * 36
+    assert found.evidence.typical_before**2 <= found.imbalance_before / n_pairs
+    assert found.evidence.typical_after < found.evidence.typical_before
+
+
+def test_independent_columns_differ_as_much_as_chance_says():
+    rng = np.random.default_rng(0)
+    X = (rng.random((2000, 20)) < 0.4).astype(float)
+    fitted = DecorrelationWeights(suspects=[0, 1]).fit(X)
+    e = diagnostics(fitted, X).evidence
+    assert e.typical_before == pytest.approx(e.by_chance, rel=0.25)
+
+
+def test_pairs_name_a_suspect_first_and_are_sorted(found):
+    suspects = set(found.settings.suspects)
+    assert found.n_pairs == 4 * 36
+    assert all(p.first in suspects and p.second not in suspects for p in found.pairs)
+    before = [p.before for p in found.pairs]
+    assert before == sorted(before, reverse=True)
+
+
+def test_correlation_is_measured_before_and_after(found, model, footprint):
+    c = found.correlation
+    assert c.amount_before == pytest.approx(amount_of_correlation(footprint.X), rel=1e-4)
+    expected = amount_of_correlation(footprint.X, model.weights_)
+    assert c.amount_after == pytest.approx(expected, rel=1e-4)
+    names = [int(name.split()[1]) for name in c.names]
+    r = np.corrcoef(footprint.X[:, names].T)
+    np.testing.assert_allclose(np.array(c.before), r, atol=1e-3)
+
+
+def test_columns_of_the_maps_stand_in_the_order_of_clusters(found):
+    groups = [4 if g is None else g for g in found.correlation.groups]
+    assert groups == sorted(groups)
+    assert len(found.correlation.names) <= 60
+
+
+def test_profiles_are_those_of_the_model(found, model):
+    for profile, summary in zip(found.clusters, model.cluster_summary_):
+        assert profile.size == summary["size"]
+        assert profile.weighted_share == pytest.approx(summary["weighted_share"])
+        for own, other in zip(profile.features, summary["features"]):
+            assert own.feature == other["feature"]
+            assert own.difference == pytest.approx(other["difference"])
+            assert own.inside == pytest.approx(other["inside"])
+
+
+def test_association_uses_design_weights_never_learned_ones(found, model, footprint):
+    for one, j in zip(found.associations, footprint.suspects):
+        assert one.value == pytest.approx(association(model.labels_, footprint.X[:, j]))
+
+
+def test_explained_variance_is_that_between_the_clusters(found, model, footprint):
+    X = np.delete(footprint.X, footprint.suspects, axis=1).astype(float)
+    within = sum(
+        ((X[model.labels_ == k] - X[model.labels_ == k].mean(axis=0)) ** 2).sum() for k in range(4)
+    )
+    total = ((X - X.mean(axis=0)) ** 2).sum()
+    assert found.explained_variance == pytest.approx(1 - within / total, rel=1e-4)
+
+
+def test_flow_counts_every_row_once_and_matches_best(found, model, footprint):
+    counts = np.array(found.flow.counts)
+    assert counts.sum() == 600
+    np.testing.assert_array_equal(counts.sum(axis=0), np.bincount(model.labels_))
+    assert found.flow.moved == pytest.approx(1 - np.trace(counts) / 600)
+    swapped = [counts[list(order)].trace() for order in ((1, 0, 2, 3), (0, 2, 1, 3), (3, 1, 2, 0))]
+    assert np.trace(counts) >= max(swapped)
+
+
+def test_kmeans_flows_into_itself(footprint):
+    still = DCKM(
+        4, suspects=footprint.suspects, balance_strength=0, spread_strength=1e6, n_init=2,
+        random_state=0,
+    ).fit(footprint.X)  # fmt: skip
+    own = diagnostics(still, footprint.X)
+    assert own.flow.moved == 0
+    assert own.flow.agreement == 1
+    assert own.verdict.word == "no effect"
+    assert own.evidence.kept_variance == pytest.approx(1)
+
+
+def test_projection_has_every_cluster_and_at_most_2000_rows():
+    data = make_site_footprint(4500, n_core=8, n_footprint=8, random_state=0)
+    fitted = DCKM(4, suspects=data.suspects, n_init=1, random_state=0).fit(data.X)
+    p = diagnostics(fitted, data.X, against=False).projection
+    assert len(p.positions) <= 2000
+    assert p.n_rows == 4500
+    assert set(p.cluster) == set(range(4))
+    assert p == diagnostics(fitted, data.X, against=False).projection
+    shares = np.bincount(p.cluster) / len(p.cluster)
+    np.testing.assert_allclose(shares, np.bincount(fitted.labels_) / 4500, atol=0.01)
+
+
+def test_without_rivals_nothing_is_said_about_kmeans(model, footprint):
+    alone = diagnostics(model, footprint.X, against=False)
+    assert alone.rivals == ()
+    assert alone.flow is None
+    assert alone.evidence.same_as_kmeans is None
+    assert any("Not compared with k-means" in reason for reason in alone.verdict.reasons)
+
+
+def test_weights_without_clusters_have_diagnostics_too(footprint):
+    fitted = DecorrelationWeights(suspects=footprint.suspects).fit(footprint.X)
+    own = diagnostics(fitted, footprint.X)
+    assert own.clusters == own.rivals == own.associations == ()
+    assert own.flow is None
+    assert own.projection is None
+    assert own.verdict.word == "helped"
+
+
+def test_sparse_rows_give_the_numbers_of_dense_ones(model, footprint, found):
+    X = sparse.csr_array(footprint.X.astype(float))
+    fitted = DCKM(4, suspects=footprint.suspects, n_init=2, random_state=0).fit(X)
+    other = diagnostics(fitted, X)
+    ours = diagnostics(model, footprint.X).features
+    before = {f.feature: f.before for f in ours}
+    assert {f.feature: f.before for f in other.features} == pytest.approx(before, rel=1e-4)
+
+
+def test_the_published_procedure_has_diagnostics(footprint):
+    X = footprint.X.astype(float)
+    fitted = DCKM(
+        4, scale="paper", solver="paper", balance_strength=0.01, spread_strength=10, n_init=1,
+        max_iter=20, tol=0.01, random_state=0,
+    ).fit(X)  # fmt: skip
+    own = diagnostics(fitted, X)
+    assert plain(own)
+    assert own.convergence.converged
+    assert own.weights.effective_size == pytest.approx(fitted.effective_sample_size_)
+
+
+def test_rows_of_weight_zero_are_absent(footprint):
+    a = np.ones(600)
+    a[:200] = 0
+    whole = DCKM(4, suspects=footprint.suspects, init="principal").fit(footprint.X, sample_weight=a)
+    part = DCKM(4, suspects=footprint.suspects, init="principal").fit(footprint.X[200:])
+    one = diagnostics(whole, footprint.X, a)
+    other = diagnostics(part, footprint.X[200:])
+    assert one.weights.n_rows == other.weights.n_rows == 400
+    assert one.explained_variance == pytest.approx(other.explained_variance, rel=1e-3)
+    assert [f.before for f in one.features] == pytest.approx(
+        [f.before for f in other.features], rel=1e-3
+    )
+    assert one.verdict.word == other.verdict.word
+
+
+def test_other_rows_or_weights_than_those_of_the_fit_are_refused(model, footprint):
+    with pytest.raises(ValueError, match="X has 599 rows but the model was fitted to 600"):
+        diagnostics(model, footprint.X[1:])
+    with pytest.raises(ValueError, match="sample_weight differs from that of the fit"):
+        diagnostics(model, footprint.X, np.arange(600) + 1.0)
+
+
+def test_wide_data_are_cut_down_and_say_so(monkeypatch, footprint):
+    from unskew.diagnostics import _read
+
+    monkeypatch.setattr(_read, "LARGEST_RECTANGLE", 100)
+    fitted = DCKM(4, n_init=1, random_state=0).fit(footprint.X)
+    own = diagnostics(fitted, footprint.X, against=False)
+    assert len(own.features) == 10
+    assert any("so many columns" in note for note in own.notes)
+
+
+# ------------------------------------------------------------------------------------- tables
+@pytest.mark.parametrize("convert", [lambda t: t, pl.from_pandas], ids=["pandas", "polars"])
+def test_mixed_tables_are_told_in_their_own_words(convert):
+    table = convert(make_patients())
+    fitted = DCKM(3, suspects=["site", "visit"], n_init=2, random_state=0).fit(table)
+    own = diagnostics(fitted, table)
+    assert plain(own)
+    assert {f.feature for f in own.features} == {"site", "age", "score", "smoker", "grade", "visit"}
+    assert own.settings.suspects == ("site", "visit")
+    by_name = {a.suspect: a for a in own.associations}
+    assert by_name["site"].kind == "cramers_v"
+    assert by_name["visit"].kind == "eta"
+    site = np.asarray(table["site"])
+    assert by_name["site"].value == pytest.approx(association(fitted.labels_, site))
+    age = [f for c in own.clusters for f in c.features if f.feature == "age"]
+    assert age
+    assert all(20 < f.plain_inside < 80 for f in age)
+    known = np.asarray(table["age"], dtype=float)
+    mine = known[(fitted.labels_ == 0) & ~np.isnan(known)]
+    of_first = next(f for f in own.clusters[0].features if f.feature == "age")
+    assert of_first.plain_inside == pytest.approx(mine.mean())
+    against = {f.against for f in own.features}
+    assert any(text.startswith(("visit up to 2020-", "visit 2020-", "site=")) for text in against)
+
+
+def test_rows_are_named_by_the_index_of_the_table():
+    table = make_patients()
+    fitted = DCKM(3, suspects="site", n_init=1, random_state=0).fit(table)
+    top = diagnostics(fitted, table, against=False).weights.heaviest[0]
+    assert top.index == f"p{top.position}"
+
+
+def test_constant_columns_are_in_the_settings():
+    table = make_patients().assign(same=1)
+    with pytest.warns(UserWarning, match="same"):
+        fitted = DCKM(3, suspects="site", n_init=1, random_state=0).fit(table)
+    own = diagnostics(fitted, table)
+    assert own.settings.ignored == (("same", "every value is 1"),)
+
+
+# ------------------------------------------------------------------------------------ verdict
+FINE = Evidence(
+    suspects=("site",), n_clusters=4, n_rows=2000, converged=True, effective_size=0.4,
+    kish_size=800.0, typical_before=0.5, typical_after=0.2, by_chance=0.04, kept_variance=0.97,
+    same_as_kmeans=0.6, same_as_dropped=0.6, same_as_regressed=0.3, dropped_as_all=0.5,
+    follows=0.5, kmeans_follows=0.9, dropped_follows=0.7,
+)  # fmt: skip
+
+
+def change(**values):
+    return judge(dataclasses.replace(FINE, **values))
+
+
+def test_the_bias_fell_and_the_groups_held_is_help():
+    assert change().word == "helped"
+    assert "“site”" in change().sentence
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"effective_size": 0.04}, "too few rows"),
+        ({"kish_size": 39.0}, "too few rows"),
+        ({"typical_after": 0.49, "kept_variance": 0.7}, "the bias stayed"),
+        ({"follows": 0.8}, "leave it out instead"),
+        ({"kept_variance": 0.6}, "took the groups apart"),
+        ({"suspects": (), "kept_variance": 0.85, "follows": None}, "without a named suspect"),
+    ],
+)
+def test_harm_is_called_harm(values, said):
+    verdict = change(**values)
+    assert verdict.word == "harmed"
+    assert said in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"same_as_kmeans": 0.97, "same_as_dropped": 0.97}, "Leaving “site” out"),
+        ({"same_as_kmeans": 0.97, "same_as_dropped": 0.97, "dropped_as_all": 0.99}, "with or wi"),
+        ({"typical_before": 0.04, "same_as_kmeans": 1.0}, "nothing to correct"),
+        ({"typical_after": 0.45}, "did not take hold"),
+        ({"follows": 0.07, "dropped_follows": 0.08}, "little to gain"),
+        ({"suspects": (), "typical_after": 0.3, "follows": None}, "name the columns"),
+    ],
+)
+def test_no_effect_is_called_no_effect(values, said):
+    verdict = change(**values)
+    assert verdict.word == "no effect"
+    assert said in verdict.sentence
+
+
+def test_without_suspects_help_is_said_with_care():
+    verdict = change(suspects=(), follows=None, kmeans_follows=None, dropped_follows=None)
+    assert verdict.word == "helped"
+    assert "only you can tell" in verdict.sentence
+    assert any("can work against them" in reason for reason in verdict.reasons)
+
+
+def test_a_rival_that_does_as_well_and_a_fit_that_did_not_end_are_named():
+    reasons = change(same_as_regressed=0.99, converged=False).reasons
+    assert any("Regressing the suspects out" in r for r in reasons)
+    assert any("did not converge" in r for r in reasons)
+
+
+def test_verdicts_on_simulated_bias():
+    words = {}
+    for rate in (0.0, 0.8):
+        data = make_site_footprint(1200, rate=rate, random_state=0)
+        fitted = DCKM(4, suspects=data.suspects, n_init=3, random_state=0).fit(data.X)
+        words[rate] = diagnostics(fitted, data.X).verdict.word
+    assert words == {0.0: "no effect", 0.8: "helped"}
+
+
+def test_kmeans_that_was_merely_stuck_does_not_flatter_the_model():
+    # From its own starts alone k-means finds the sites here, at a higher inertia.
+    data = make_site_footprint(1200, rate=0.0, random_state=1)
+    fitted = DCKM(4, suspects=data.suspects, n_init=3, random_state=0).fit(data.X)
+    own = diagnostics(fitted, data.X)
+    assert own.evidence.kept_variance < 1.01
+    assert own.verdict.word == "no effect"
+
+
+# -------------------------------------------------------------------------------------- audit
+def test_audit_finds_the_column_that_reaches_furthest(footprint):
+    own = audit(footprint.X)
+    assert plain(own)
+    assert {n.column for n in own.notices} == {f"column {j}" for j in footprint.suspects}
+    assert own.worth.word == "maybe"
+    assert audit(footprint.X, suspects=footprint.suspects).worth.word == "yes"
+
+
+def test_audit_of_independent_columns_says_no():
+    X = (np.random.default_rng(0).random((1000, 12)) < 0.5).astype(float)
+    own = audit(X)
+    assert own.worth.word == "no"
+    assert own.notices == ()
+    assert own.typical_difference == pytest.approx(own.by_chance, rel=0.2)
+
+
+def test_audit_notices_identifiers_constants_collection_and_gaps():
+    table = make_patients()
+    table.insert(0, "patient", [f"code {i}" for i in range(len(table))])
+    table["number"] = np.arange(len(table))
+    table["same"] = "x"
+    own = audit(table)
+    why = {(n.column, n.why) for n in own.notices}
+    assert ("patient", "identifier") in why
+    assert ("number", "identifier") in why
+    assert ("same", "near-constant") in why
+    assert ("site", "predicts many columns") in why
+    assert ("age", "missing values predict others") in why
+    assert own.n_columns == table.shape[1]
+
+
+def test_audit_measures_pairs_by_their_kinds():
+    table = make_patients()
+    kinds = {frozenset((p.first, p.second)): p for p in audit(table).pairs}
+    assert kinds[frozenset(("site", "grade"))].kind == "cramers_v"
+    site_visit = kinds[frozenset(("site", "visit"))]
+    assert site_visit.kind == "eta"
+    both = kinds[frozenset(("score", "visit"))]
+    days = (table["visit"] - table["visit"].min()).dt.days
+    assert both.kind == "r"
+    assert both.association == pytest.approx(abs(np.corrcoef(table["score"], days)[0, 1]), abs=0.02)
+
+
+def test_audit_draws_rows_by_its_seed(monkeypatch):
+    from unskew.diagnostics import _audit
+
+    monkeypatch.setattr(_audit, "MOST_ROWS", 150)
+    table = make_patients()
+    one, same, other = (audit(table, random_state=s) for s in (1, 1, 2))
+    assert one.n_rows == 400
+    assert one.n_rows_used == 150
+    assert "150 of 400 rows" in one.notes[0]
+    assert one.pairs == same.pairs != other.pairs
+
+
+def test_audit_refuses_more_columns_than_it_can_compare(monkeypatch, footprint):
+    from unskew.diagnostics import _audit
+
+    monkeypatch.setattr(_audit, "MOST_COLUMNS", 10)
+    with pytest.raises(ValueError, match="X has 40 columns"):
+        audit(footprint.X)
+
+
+def test_audit_refuses_suspects_that_are_not_there(footprint):
+    with pytest.raises(ValueError, match="'nowhere', which is not a column"):
+        audit(make_patients(), suspects="nowhere")
+    with pytest.raises(ValueError, match="names every column"):
+        audit(footprint.X, suspects=list(range(footprint.X.shape[1])))
+
+
+# ------------------------------------------------------------------------------------ compare
+def test_compare_puts_all_methods_side_by_side(footprint, model):
+    own = compare(footprint.X, 4, suspects=footprint.suspects, n_init=2, random_state=0)
+    assert plain(own)
+    assert [row.method for row in own.rows] == list(METHODS)
+    by_name = {row.method: row for row in own.rows}
+    assert by_name["kmeans"].agreement == 1
+    assert by_name["kmeans"].effective_size == by_name["dropped"].imbalance_left == 1
+    ours = by_name["dckm"]
+    assert ours.effective_size == pytest.approx(model.effective_sample_size_)
+    assert ours.imbalance_left == pytest.approx(model.imbalance_ / model.imbalance_start_, rel=1e-3)
+    assert sum(ours.sizes) == 600
+    assert own.summary == diagnostics(model, footprint.X).verdict
+
+
+def test_compare_says_why_a_method_has_no_row():
+    table = make_patients()
+    a = np.random.default_rng(0).random(len(table)) + 0.5
+    own = compare(table, 3, sample_weight=a, n_init=1, random_state=0)
+    assert dict(own.skipped).keys() == {METHODS[m] for m in ("dropped", "regressed", "pca")}
+    assert {row.method for row in own.rows} == {"kmeans", "two-step", "uncorrelated", "dckm"}
+
+
+def test_compare_refuses_methods_it_does_not_know(footprint):
+    with pytest.raises(ValueError, match="methods has 'magic'"):
+        compare(footprint.X, 4, methods=["magic"])
+
+
+def test_rivals_agree_with_the_plain_baseline(footprint, found):
+    from unskew.baselines import PlainKMeans
+
+    dropped = PlainKMeans(4, suspects=footprint.suspects, n_init=2, random_state=0)
+    labels = dropped.fit(footprint.X.astype(np.float32)).labels_
+    rival = next(r for r in found.rivals if r.name == METHODS["dropped"])
+    ours = adjusted_rand_index(labels, DCKM(
+        4, suspects=footprint.suspects, n_init=2, random_state=0
+    ).fit(footprint.X).labels_)  # fmt: skip
+    assert rival.agreement == pytest.approx(ours, abs=0.02)
+
+
+# ---------------------------------------------------------------------------------- real data
+@pytest.mark.skipif("UNSKEW_DATA" not in os.environ, reason="UNSKEW_DATA is not set")
+def test_nhanes_as_it_comes():
+    table = _nhanes()
+    weights = table.pop("WTMEC2YR")
+    own = audit(table, sample_weight=weights)
+    assert ("ID", "identifier") in {(n.column, n.why) for n in own.notices}
+    few = table.drop(columns=["ID"]).iloc[::5]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        fitted = DecorrelationWeights(suspects=["SurveyYr"]).fit(few, sample_weight=weights[::5])
+    seen = diagnostics(fitted, few, weights[::5])
+    assert plain(seen)
+    assert plain(own)
+    assert seen.settings.design_weights
+
+
+def _nhanes():
+    from pathlib import Path
+
+    path = Path(os.environ["UNSKEW_DATA"]) / "NHANESraw.csv.gz"
+    return pd.read_csv(path, keep_default_na=False, na_values=["", "NA"], low_memory=False)
+
+
+def test_effects_of_suspects_are_measured_on_corrected_columns():
+    data = make_site_footprint(600, n_core=20, n_footprint=16, rate=0.6, random_state=0)
+    fitted = DCKM(4, suspects=data.suspects, adjust="effects", n_init=2, random_state=0).fit(data.X)
+    own = diagnostics(fitted, data.X)
+    assert plain(own)
+    assert own.evidence.corrected
+    assert own.evidence.kept_variance is None
+    assert own.evidence.typical_after < 0.7 * own.evidence.typical_before
+    assert own.weights.effective_size == pytest.approx(1)
+    assert {e.suspect for e in own.effects} == {f"column {j}" for j in data.suspects}
+    assert all(int(e.feature.split()[1]) in data.footprint for e in own.effects[:10])
+    assert own.verdict.word == "helped"

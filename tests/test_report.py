@@ -1,0 +1,236 @@
+"""Reports: one file, the same content in three formats, user data as text."""
+
+import json
+import re
+import warnings
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from unskew import DCKM, DecorrelationWeights
+from unskew.diagnostics import audit, compare, diagnostics
+from unskew.report import page_of, to_html, to_json, to_markdown, write_report
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
+pd = pytest.importorskip("pandas")
+
+EVIL = "<script>alert(1)</script>"
+ODD = '"quoted" & |piped| `ticked` *starred* ]]>'
+
+
+def odd_table(n=240):
+    rng = np.random.default_rng(0)
+    kind = rng.integers(0, 3, n)
+    site = np.where(rng.random(n) < 0.7, kind, rng.integers(0, 3, n))
+    return pd.DataFrame(
+        {
+            "site": np.array([EVIL, "b", "c"])[site],
+            EVIL: rng.normal(kind + site, 1),
+            ODD: rng.normal(kind - site, 1),
+            "<img src=x onerror=alert(2)>": rng.random(n) < 0.3 + 0.2 * kind,
+            "seen": pd.Timestamp("2021-03-01") + pd.to_timedelta(100 * site + kind, unit="D"),
+        },
+        index=[f"<i>{i}</i>" for i in range(n)],
+    )
+
+
+@pytest.fixture(scope="module")
+def kinds():
+    """name -> each kind of result there is."""
+    table = odd_table()
+    model = DCKM(3, suspects="site", n_init=1, random_state=0).fit(table)
+    weights = DecorrelationWeights(suspects="site").fit(table)
+    return {
+        "fit": diagnostics(model, table),
+        "alone": diagnostics(model, table, against=False),
+        "weights": diagnostics(weights, table),
+        "audit": audit(table, suspects="site"),
+        "comparison": compare(table, 3, suspects=["site", EVIL], n_init=1, random_state=0),
+    }
+
+
+@pytest.fixture(scope="module")
+def pages(kinds):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
+        return {name: to_html(found) for name, found in kinds.items()}
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, checks that they nest, and the text."""
+
+    EMPTY = ("meta", "link", "input", "br", "img")
+
+    def __init__(self, html):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.open, self.text, self.ids = [], [], [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        self.ids += [value for name, value in attributes if name == "id"]
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        self.ids += [value for name, value in attributes if name == "id"]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def policy(html):
+    return next(a["content"] for tag, a in Page(html).tags if a.get("http-equiv"))
+
+
+ALL = ["fit", "alone", "weights", "audit", "comparison"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_html_is_well_formed_and_its_ids_are_unique(name, pages):
+    page = Page(pages[name])
+    assert page.open == []
+    assert len(page.ids) == len(set(page.ids))
+    pointed = set(re.findall(r'(?:href="#|url\(#)([^")]+)', pages[name]))
+    pointed |= {one for _, a in page.tags for one in (a.get("aria-labelledby") or "").split()}
+    assert pointed <= set(page.ids)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_html_asks_nobody_for_anything(name, pages):
+    assert "http" not in pages[name].replace("http-equiv", "")
+    for tag, attributes in Page(pages[name]).tags:
+        for key in ("src", "href", "xlink:href", "action", "srcset"):
+            value = attributes.get(key)
+            assert value is None or value.startswith(("#", "data:")), (tag, value)
+    assert "@import" not in pages[name]
+    assert policy(pages[name]).startswith("default-src 'none'")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_user_data_are_text(name, pages):
+    tags = [tag for tag, _ in Page(pages[name]).tags]
+    assert tags.count("script") == 1
+    assert "img" not in tags
+    assert "i" not in tags
+    assert EVIL not in pages[name]
+    assert "&lt;script&gt;alert(1)" in pages[name]
+
+
+def test_the_only_script_is_the_one_the_policy_names(pages):
+    import base64
+    import hashlib
+
+    script = re.search(r"<script>(.*)</script>", pages["fit"], re.S).group(1)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy(pages["fit"])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_page_opens_with_the_verdict(name, pages, kinds):
+    page = page_of(kinds[name])
+    text = " ".join("".join(Page(pages[name]).text).split())
+    sentence = " ".join(page.sentence.split())
+    assert sentence in text
+    first_table = text.find(page.sections[-1].title)
+    assert text.find(sentence) < first_table
+    assert "<h1>" in pages[name]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_picture_has_a_title_a_description_and_a_caption(name, pages, kinds):
+    pictures = [p for s in page_of(kinds[name]).sections for p in s.pictures]
+    assert pages[name].count('role="img"') == len(pictures)
+    for picture in pictures:
+        assert f'<title id="{picture.key}-title">' in pages[name]
+        assert f'<desc id="{picture.key}-desc">' in pages[name]
+        assert picture.description
+        assert picture.caption
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_all_formats_say_the_same(name, kinds, pages):
+    page = page_of(kinds[name])
+    markdown, content = to_markdown(kinds[name]), json.loads(to_json(kinds[name]))
+    html = "".join(Page(pages[name]).text)
+    for section in page.sections:
+        assert section.title in html
+        assert f"## {section.title}" in markdown
+        for table in section.tables:
+            assert table.title in html
+            assert f"### {table.title}" in markdown
+    assert content["settings"]["versions"][0][0] == "unskew"
+    assert markdown.count("\n| ") == sum(
+        1 + len(t.rows) for s in page.sections for t in s.tables
+    ) + len(page.tiles) + 1 + markdown.split("## How to repeat this")[1].count("\n| ")
+
+
+def test_markdown_shows_names_as_text(kinds):
+    text = to_markdown(kinds["fit"])
+    assert EVIL not in text
+    assert r"\<script\>alert(1)\</script\>" in text
+    table = text.split("### Features")[1].split("###")[0]
+    rows = [line for line in table.splitlines() if line.startswith("|")]
+    widths = {len(re.findall(r"(?<!\\)\|", row)) for row in rows}
+    assert len(widths) == 1
+
+
+def test_json_is_the_dataclass(kinds):
+    content = json.loads(to_json(kinds["fit"]))
+    assert content["kind"] == "diagnostics"
+    assert content["verdict"]["word"] == kinds["fit"].verdict.word
+    assert content["features"][0]["feature"] == kinds["fit"].features[0].feature
+
+
+def test_the_call_can_be_typed_again(kinds):
+    call = kinds["fit"].settings.call
+    assert call == "DCKM(n_clusters=3, n_init=1, random_state=0, suspects='site').fit(X)"
+    fitted = eval(call, {"DCKM": DCKM, "X": odd_table()})
+    assert fitted.n_clusters == 3
+
+
+def test_dates_are_shown_as_dates(pages):
+    assert re.search(r'data-v="18\d\d\d\.[^"]*">2021-\d\d-\d\d<', pages["fit"])
+
+
+def test_the_same_numbers_make_the_same_page(kinds, pages):
+    assert to_html(kinds["fit"]) == pages["fit"]
+
+
+@pytest.mark.parametrize("suffix", [".html", ".md", ".json"])
+def test_the_suffix_says_the_format(suffix, kinds, tmp_path):
+    path = tmp_path / f"report{suffix}"
+    assert write_report(kinds["audit"], path) == path
+    start = {".html": "<!doctype html>", ".md": "# ", ".json": "{"}[suffix]
+    assert path.read_text(encoding="utf-8").startswith(start)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_other_suffixes_and_other_things_are_refused(kinds, tmp_path):
+    with pytest.raises(ValueError, match=r"ends in '.pdf'; it should end in"):
+        write_report(kinds["fit"], tmp_path / "report.pdf")
+    with pytest.raises(TypeError, match="dict has no report"):
+        to_html({})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_hundred_columns_and_many_rows_stay_far_under_two_megabytes():
+    # Beyond 2000 rows nothing in the page grows with them: with 100,000 it has the same size.
+    rng = np.random.default_rng(0)
+    n = 3000
+    site = rng.integers(0, 2, n)
+    X = rng.random((n, 100)) + 0.3 * site[:, None] * (np.arange(100) % 3 == 0)
+    X[:, 0] = site
+    table = pd.DataFrame(X, columns=[f"a rather long name of column {k}" for k in range(100)])
+    model = DCKM(8, suspects=table.columns[0], n_init=1, max_iter=1, init="random", random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(table)
+    html = to_html(diagnostics(model, table))
+    assert len(html.encode()) < 1_000_000
