@@ -96,4 +96,4 @@ def make_balance(rows: Any, pairs: Pairs, form: str, seed: int) -> Term:
 
 def contrast(rows: Any, pairs: Pairs, w: np.ndarray) -> np.ndarray:
     """D itself, features x treatments, scaled, 0 where masked: for showing, not for fitting."""
-    return PrimalBalance(rows, pairs).contrast(w)[0]
+    return PrimalBalance(rows, pairs).contrast(w)

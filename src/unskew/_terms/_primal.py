@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,37 @@ import scipy.sparse as sp
 from scipy.linalg import get_blas_funcs
 
 from ._pairs import Pairs, add_up, group_rates, sum_of_squares, take_columns
+
+# Features and indicators that would have to be copied or computed in each pass are kept, whole, up
+# to this many bytes.
+KEPT_BYTES = 2**27
+# Entries of the pieces in which d x t matrices are worked on: they stay in a core's cache.
+PIECE = 2**16
+
+
+def sums_of(F: np.ndarray, T: np.ndarray, w: np.ndarray) -> tuple:
+    """S, s and x of some rows; w is multiplied into the narrower side."""
+    w_ = w[:, None].astype(T.dtype)
+    S = (F * w_).T @ T if F.shape[1] < T.shape[1] else F.T @ (T * w_)
+    return S, w @ T, w @ F
+
+
+def gradient_of(F: np.ndarray, T: np.ndarray, message: tuple) -> np.ndarray:
+    Q, v, h, const = message
+    if F.shape[1] < T.shape[1]:
+        both = np.einsum("ik,ik->i", T @ Q.T, F)
+    else:
+        both = np.einsum("ij,ij->i", F @ Q, T)
+    return both + T @ v - F @ h + const
+
+
+# What a task gets besides a tile: the pairs, no rows.
+def _tile_sums(pairs: Pairs, tile: np.ndarray, w: np.ndarray) -> tuple:
+    return sums_of(pairs.features_of(tile), pairs.treatments.of(tile), w)
+
+
+def _tile_gradient(pairs: Pairs, tile: np.ndarray, message: tuple) -> np.ndarray:
+    return gradient_of(pairs.features_of(tile), pairs.treatments.of(tile), message)
 
 
 class PrimalBalance:
@@ -27,39 +60,108 @@ class PrimalBalance:
 
     def __init__(self, rows: Any, pairs: Pairs) -> None:
         self.rows, self.pairs = rows, pairs
+        self._kept: tuple[np.ndarray, np.ndarray] | None = None
+        self._keep = self._worth_keeping()
+        d, t = pairs.features.size, max(len(pairs.treatments), 1)
+        step = max(1, PIECE // t)
+        self._pieces = [(k, min(k + step, d)) for k in range(0, d, step)]
+        k, j = pairs.masked
+        order = np.argsort(k, kind="stable")
+        self._masked = k[order], j[order]
 
-    def _sums(self, tile: np.ndarray, w: np.ndarray) -> tuple:
-        F = self.pairs.features_of(tile)
-        T = self.pairs.treatments.of(tile)
-        return F.T @ (T * w[:, None].astype(T.dtype)), w @ T, w @ F
+    def _worth_keeping(self) -> bool:
+        """Whether sides of tiles are copies or computed, and small enough to keep."""
+        rows, pairs = self.rows, self.pairs
+        if type(getattr(rows, "X", None)) is not np.ndarray or pairs.effects is not None:
+            return False
+        features = pairs.features
+        run = features.size < 2 or bool((np.diff(features) == 1).all())
+        as_they_are = pairs.treatments.as_is and run and rows.shift is None
+        size = rows.n * (features.size + len(pairs.treatments)) * rows.dtype.itemsize
+        return not as_they_are and size <= KEPT_BYTES
 
-    def _gradient(self, tile: np.ndarray, message: tuple) -> np.ndarray:
-        Q, v, h, const = message
-        F = self.pairs.features_of(tile)
-        T = self.pairs.treatments.of(tile)
-        G = F @ Q
-        G += v
-        return np.einsum("ij,ij->i", G, T) - F @ h + const
+    def _sides(self) -> tuple[np.ndarray, np.ndarray]:
+        if self._kept is None:
+            shape = self.pairs.features.size, len(self.pairs.treatments)
+            F, T = (np.empty((self.rows.n, width), dtype=self.rows.dtype) for width in shape)
+
+            def fill(tile: np.ndarray, number: int) -> None:
+                start, stop = self.rows.bounds[number]
+                F[start:stop] = self.pairs.features_of(tile)
+                T[start:stop] = self.pairs.treatments.of(tile)
+
+            run = self.rows.run(lambda i: fill(self.rows.tile(i), i), range(len(self.rows.bounds)))
+            for _ in run:
+                pass
+            self._kept = F, T
+        return self._kept
+
+    def _parts(self, w: np.ndarray) -> Iterator[tuple]:
+        """Sums of the tiles, in order."""
+        if not self._keep:
+            return self.rows.map(partial(_tile_sums, self.pairs), w)
+        F, T = self._sides()
+        bounds = self.rows.bounds
+        return self.rows.run(lambda b: sums_of(F[slice(*b)], T[slice(*b)], w[slice(*b)]), bounds)
+
+    def row_gradient(self, message: tuple) -> np.ndarray:
+        """The derivative in the weight of each row."""
+        if not self._keep:
+            return self.rows.gather(partial(_tile_gradient, self.pairs), message=message)
+        F, T = self._sides()
+        out, bounds = np.empty(self.rows.n), self.rows.bounds
+        run = self.rows.run(lambda b: gradient_of(F[slice(*b)], T[slice(*b)], message), bounds)
+        for (start, stop), part in zip(bounds, run):
+            out[start:stop] = part
+        return out
 
     def _total(self, w: np.ndarray) -> list[Any]:
         """S (in the dtype of the data), s and x of all rows."""
-        parts = self.rows.map(self._sums, w)
+        parts = self._parts(w)
         S, *vectors = add_up(parts) if len(self.rows.bounds) > 1 else next(iter(parts))
         return [S.astype(self.rows.dtype, copy=False), *(v.astype(np.float64) for v in vectors)]
 
-    def contrast(self, w: np.ndarray) -> tuple:
-        """D first, then what it was made of."""
-        S, s, x = self._total(w)
+    def _in_pieces(self, function: Any) -> Iterable[Any]:
+        """function(first row, last row) for pieces of d x t matrices, in order, on the threads."""
+        run = getattr(self.rows, "run", map)
+        return run(lambda piece: function(*piece), self._pieces)
+
+    def _piece_of_D(self, S: np.ndarray, x: np.ndarray, rates: tuple, k: int, stop: int):
+        """Rows k..stop of D."""
+        both, inverse_c, scale = rates
+        D = S[k:stop] * both
+        D -= np.multiply.outer(x[k:stop], inverse_c)
+        D *= scale[k:stop, None]
+        rows, columns = self._masked
+        inside = slice(*np.searchsorted(rows, [k, stop]))
+        D[rows[inside] - k, columns[inside]] = 0.0
+        return D
+
+    def _rates(self, w: np.ndarray, s: np.ndarray) -> tuple:
         inverse_s, inverse_c = group_rates(s, float(w.sum()))
         dtype = self.rows.dtype
-        D = S * (inverse_s + inverse_c).astype(dtype)
-        D -= np.multiply.outer(x.astype(dtype), inverse_c.astype(dtype))
-        D *= self.pairs.scale.astype(dtype)[:, None]
-        D[self.pairs.masked] = 0.0
-        return D, S, x, inverse_s, inverse_c
+        both = (inverse_s + inverse_c).astype(dtype)
+        return inverse_s, inverse_c, (
+            both, inverse_c.astype(dtype), self.pairs.scale.astype(dtype)
+        )  # fmt: skip
+
+    def contrast(self, w: np.ndarray) -> np.ndarray:
+        """D itself."""
+        S, s, x = self._total(w)
+        _, _, rates = self._rates(w, s)
+        return self._piece_of_D(S, x.astype(self.rows.dtype), rates, 0, S.shape[0])
 
     def value(self, w: np.ndarray) -> float:
-        return sum_of_squares(self.contrast(w)[0])
+        S, s, x = self._total(w)
+        _, _, rates = self._rates(w, s)
+        x_ = x.astype(self.rows.dtype)
+        return float(
+            sum(
+                self._in_pieces(
+                    lambda k, stop: sum_of_squares(self._piece_of_D(S, x_, rates, k, stop))
+                )
+            )
+        )
 
     def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
         value, message = self.value_and_message(w)
@@ -67,25 +169,53 @@ class PrimalBalance:
 
     def value_and_message(self, w: np.ndarray) -> tuple[float, tuple]:
         """The value, and all that the derivative in a row's weight needs besides the row."""
-        D, S, x, inverse_s, inverse_c = self.contrast(w)
-        value = sum_of_squares(D)
-        dtype = self.rows.dtype
-        Q = D
-        Q *= (2.0 * self.pairs.scale).astype(dtype)[:, None]
-        QS = np.einsum("kj,kj->j", Q, S).astype(np.float64)
-        p = QS * inverse_s
-        q = (x @ Q - QS) * inverse_c
-        h = Q @ inverse_c
-        Q *= (inverse_s + inverse_c).astype(dtype)
-        v = -(p * inverse_s + q * inverse_c)
-        return value, self._message(Q, v, h, float(q @ inverse_c))
+        S, s, x = self._total(w)
+        inverse_s, inverse_c, rates = self._rates(w, s)
+        both, _, scale = rates
+        x_, twice, Q = x.astype(self.rows.dtype), 2.0 * scale, np.empty_like(S)
 
-    def row_gradient(self, message: tuple) -> np.ndarray:
-        return self.rows.gather(self._gradient, message=message)
+        def piece(k: int, stop: int) -> tuple:
+            D = self._piece_of_D(S, x_, rates, k, stop)
+            value = sum_of_squares(D)
+            D *= twice[k:stop, None]
+            QS = np.einsum("kj,kj->j", D, S[k:stop])
+            xQ, h = x[k:stop] @ D, D @ inverse_c
+            np.multiply(D, both, out=Q[k:stop])
+            return value, QS, xQ, h
+
+        value, QS, xQ, h = 0.0, np.zeros(s.size), np.zeros(s.size), []
+        for part_value, part_QS, part_xQ, part_h in self._in_pieces(piece):
+            value, QS, xQ = value + part_value, QS + part_QS, xQ + part_xQ
+            h.append(part_h)
+        p = QS * inverse_s
+        q = (xQ - QS) * inverse_c
+        v = -(p * inverse_s + q * inverse_c)
+        return value, self._message(Q, v, np.concatenate(h), float(q @ inverse_c))
 
     def _message(self, Q: np.ndarray, v: np.ndarray, h: np.ndarray, const: float) -> tuple:
         dtype = self.rows.dtype
         return Q, v.astype(dtype), h.astype(dtype), const
+
+
+def _symmetric_sums(T: np.ndarray, w: np.ndarray) -> tuple:
+    wT = T * np.sqrt(w)[:, None].astype(T.dtype)
+    return wT.T @ wT, w @ T
+
+
+def _symmetric_gradient(T: np.ndarray, message: tuple) -> np.ndarray:
+    upper, v, _, const = message
+    # BLAS reads a C-ordered matrix as its transpose; it multiplies a copy of T in place.
+    times = get_blas_funcs("trmm", dtype=T.dtype)
+    G = times(1.0, upper.T, T.T, lower=1).T
+    return np.einsum("ij,ij->i", G, T) + T @ v + const
+
+
+def _symmetric_tile_sums(pairs: Pairs, tile: np.ndarray, w: np.ndarray) -> tuple:
+    return _symmetric_sums(pairs.treatments.of(tile), w)
+
+
+def _symmetric_tile_gradient(pairs: Pairs, tile: np.ndarray, message: tuple) -> np.ndarray:
+    return _symmetric_gradient(pairs.treatments.of(tile), message)
 
 
 class SymmetricPrimalBalance(PrimalBalance):
@@ -98,24 +228,44 @@ class SymmetricPrimalBalance(PrimalBalance):
 
     def __init__(self, rows: Any, pairs: Pairs) -> None:
         super().__init__(rows, replace(pairs, scale=pairs.scale * pairs.gap))
-        self.triangle_times = get_blas_funcs("trmm", dtype=rows.dtype)
 
-    def _sums(self, tile: np.ndarray, w: np.ndarray) -> tuple:
-        T = self.pairs.treatments.of(tile)
-        wT = T * np.sqrt(w)[:, None].astype(T.dtype)
-        return (wT.T @ wT, w @ T)
+    def _parts(self, w: np.ndarray) -> Iterator[tuple]:
+        if not self._keep:
+            return self.rows.map(partial(_symmetric_tile_sums, self.pairs), w)
+        T = self._sides()[1]
+        bounds = self.rows.bounds
+        return self.rows.run(lambda b: _symmetric_sums(T[slice(*b)], w[slice(*b)]), bounds)
 
-    def _gradient(self, tile: np.ndarray, message: tuple) -> np.ndarray:
-        lower, v, _, const = message
-        T = self.pairs.treatments.of(tile)
-        # BLAS reads a C-ordered matrix as its transpose; it multiplies a copy of T in place.
-        G = self.triangle_times(1.0, lower.T, T.T, lower=1).T
-        G += v
-        return np.einsum("ij,ij->i", G, T) + const
+    def row_gradient(self, message: tuple) -> np.ndarray:
+        if not self._keep:
+            return self.rows.gather(partial(_symmetric_tile_gradient, self.pairs), message=message)
+        T, out, bounds = self._sides()[1], np.empty(self.rows.n), self.rows.bounds
+        run = self.rows.run(lambda b: _symmetric_gradient(T[slice(*b)], message), bounds)
+        for (start, stop), part in zip(bounds, run):
+            out[start:stop] = part
+        return out
+
+    def _sides(self) -> tuple[np.ndarray, np.ndarray]:
+        """The indicators; features are not read here."""
+        if self._kept is None:
+            T = np.empty((self.rows.n, len(self.pairs.treatments)), dtype=self.rows.dtype)
+            parts = self.rows.map(self.pairs.treatments.of)
+            for (start, stop), part in zip(self.rows.bounds, parts):
+                T[start:stop] = part
+            self._kept = T, T
+        return self._kept
 
     def _message(self, Q: np.ndarray, v: np.ndarray, h: np.ndarray, const: float) -> tuple:
         # The diagonal of Q is masked, so one strict triangle of Q + Q' has all of it.
-        return super()._message(Q + Q.T, v - h, h, const)
+        both = np.empty_like(Q)
+
+        def piece(k: int, stop: int) -> None:
+            both[k:stop, k:] = Q[k:stop, k:]
+            both[k:stop, k:] += Q[k:, k:stop].T
+
+        for _ in self._in_pieces(piece):
+            pass
+        return super()._message(both, v - h, h, const)
 
     def _total(self, w: np.ndarray) -> list[Any]:
         S, s = super()._total(w)
@@ -126,33 +276,32 @@ class SparsePrimalBalance(PrimalBalance):
     """PrimalBalance on CSR rows where one side is narrow, as with a few suspects: only that side
     is made dense, so a tile costs its stored entries."""
 
-    def _read(self, tile: sp.csr_array) -> tuple:
-        return take_columns(tile, self.pairs.features), self.pairs.treatments.of_sparse(tile)
-
-    @property
-    def _few_features(self) -> bool:
-        return self.pairs.features.size <= len(self.pairs.treatments)
-
-    def _total(self, w: np.ndarray) -> list[Any]:
-        S, s, x = add_up(self.rows.map(self._sums, w, dense=False))
-        return [S.astype(self.rows.dtype, copy=False), s, x]
-
-    def _sums(self, tile: Any, w: np.ndarray) -> tuple:
-        F, T = self._read(tile)
-        s, x = T.transposed_times(w[:, None])[:, 0], F.T @ w
-        if self._few_features:
-            return T.transposed_times(w[:, None] * F.toarray()).T, s, x
-        return F.T @ (w[:, None] * T.dense()), s, x
-
-    def _gradient(self, tile: Any, message: tuple) -> np.ndarray:
-        Q, v, h, const = message
-        F, T = self._read(tile)
-        if self._few_features:
-            dense = F.toarray()
-            g = np.einsum("ik,ik->i", T.times(Q.T), dense) + T.times(v[:, None])[:, 0]
-        else:
-            g = np.einsum("ij,ij->i", F @ Q + v, T.dense())
-        return g - F @ h + const
+    def _parts(self, w: np.ndarray) -> Iterator[tuple]:
+        return self.rows.map(partial(_sparse_sums, self.pairs), w, dense=False)
 
     def row_gradient(self, message: tuple) -> np.ndarray:
-        return self.rows.gather(self._gradient, message=message, dense=False)
+        return self.rows.gather(partial(_sparse_gradient, self.pairs), message=message, dense=False)
+
+
+def _sparse_sides(pairs: Pairs, tile: sp.csr_array) -> tuple:
+    few = pairs.features.size <= len(pairs.treatments)
+    return take_columns(tile, pairs.features), pairs.treatments.of_sparse(tile), few
+
+
+def _sparse_sums(pairs: Pairs, tile: Any, w: np.ndarray) -> tuple:
+    F, T, few_features = _sparse_sides(pairs, tile)
+    s, x = T.transposed_times(w[:, None])[:, 0], F.T @ w
+    if few_features:
+        return T.transposed_times(w[:, None] * F.toarray()).T, s, x
+    return F.T @ (w[:, None] * T.dense()), s, x
+
+
+def _sparse_gradient(pairs: Pairs, tile: Any, message: tuple) -> np.ndarray:
+    Q, v, h, const = message
+    F, T, few_features = _sparse_sides(pairs, tile)
+    if few_features:
+        dense = F.toarray()
+        g = np.einsum("ik,ik->i", T.times(Q.T), dense) + T.times(v[:, None])[:, 0]
+    else:
+        g = np.einsum("ij,ij->i", F @ Q + v, T.dense())
+    return g - F @ h + const
