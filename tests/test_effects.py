@@ -350,7 +350,12 @@ def test_nothing_is_lost_without_bias_and_footprint(rng):
 
 def test_starts_are_told(data):
     model = fit(data.X, suspects=data.suspects)
-    assert [one["start"] for one in model.starts_] == ["raw", "regressed", "weights"]
+    assert [one["start"] for one in model.starts_] == [
+        "raw",
+        "regressed",
+        "weights",
+        "weights only",
+    ]
     assert sum(one["chosen"] for one in model.starts_) == 1
     assert all(0 <= one["tie"] <= 1 + 1e-9 for one in model.starts_)
     assert isinstance(Distance(np.arange(2)).effects, type(None))

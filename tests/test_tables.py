@@ -88,10 +88,12 @@ def test_encoder_by_hand():
     # Quartiles 2 and 4, median 3; 100 is clipped at 4 scales.
     scale = 2 / 1.3489795003921634
     x = np.clip((np.array([1, 2, 3, 4, 100]) - 3) / scale, -4, 4)
-    np.testing.assert_allclose(E[:5, 0], x - x.mean(), rtol=1e-12)
+    np.testing.assert_allclose(E[:5, 0], x - x.mean(), rtol=1e-6)
+    double = TableEncoder(dtype="float64").fit_transform(table)
+    np.testing.assert_allclose(double[:5, 0], x - x.mean(), rtol=1e-12)
     assert E[5, 0] == 0
     np.testing.assert_array_equal(E[:, 1], [0, 0, 0, 0, 0, 1])
-    np.testing.assert_allclose(E[:, 2:5] * np.sqrt(2), np.eye(3)[[0, 1, 2, 0, 1, 0]])
+    np.testing.assert_allclose(E[:, 2:5] * np.sqrt(2), np.eye(3)[[0, 1, 2, 0, 1, 0]], rtol=1e-6)
     np.testing.assert_array_equal(E[:, 5], [1, 0, 1, 1, 0, 1])
     np.testing.assert_array_equal(E[:, 6], [0, 1, 0, 1, 0, 1])
 
@@ -175,6 +177,7 @@ def test_columns_that_cannot_be_used_are_refused_by_name(column, error, message)
         ({"clip": -1.0}, "clip=-1.0 should be > 0"),
         ({"max_categories": 0}, "max_categories=0 should be >= 1"),
         ({"kinds": {"nope": "number"}}, "kinds names 'nope', which is not a column"),
+        ({"dtype": "int8"}, "dtype='int8' should be"),
         ({"kinds": {"x": "text"}}, "kinds\\['x'\\]='text' should be"),
     ],
 )
@@ -363,7 +366,7 @@ def test_a_table_of_zeros_and_ones_is_the_array():
     names = [f"f{k}" for k in range(data.X.shape[1])]
     table = pd.DataFrame(data.X, columns=names)
     how = {"n_init": 2, "random_state": 0}
-    one = DCKM(4, suspects=data.suspects, **how).fit(data.X)
+    one = DCKM(4, suspects=data.suspects, **how).fit(data.X.astype(np.float32))
     other = DCKM(4, suspects=[names[s] for s in data.suspects], **how).fit(table)
     np.testing.assert_array_equal(one.labels_, other.labels_)
     np.testing.assert_allclose(one.weights_, other.weights_, rtol=1e-9)
@@ -471,7 +474,7 @@ def test_unseen_and_newly_missing_values_are_counted_and_left_out_of_the_distanc
     for k in range(3):
         c = model.cluster_centers_[k][in_distance]
         e = v.sum() / v[known].sum() * ((E[0][in_distance] - c)[known] ** 2).sum()
-        assert found[0, k] ** 2 == pytest.approx(e, rel=1e-9)
+        assert found[0, k] ** 2 == pytest.approx(e, rel=1e-5)
 
 
 def test_weights_for_gives_back_the_weights_of_the_fit(table):

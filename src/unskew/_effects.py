@@ -246,10 +246,13 @@ def tied_sources(encoded: Encoded, labels: np.ndarray, suspects: np.ndarray) -> 
 class Candidate(NamedTuple):
     """One end, where it started, and what the choice looks at.
 
-    explained   share of the variance of y between clusters, under the weights
+    explained   share of the variance of y between clusters, at the design weights
     tie         sqrt of the share of a suspect's variance between clusters, under the weights, of
                 the suspect where it is largest: 1 when the clusters are the suspect itself
+    tie_before  the same at the design weights
     share       effective size
+    footprint   of the weights-only end: how much z explains beyond the clusters, over what the
+                clusters explain, under the weights; None for the others
     """
 
     start: str
@@ -258,7 +261,9 @@ class Candidate(NamedTuple):
     problem: Problem
     explained: float
     tie: float
+    tie_before: float
     share: float
+    footprint: float | None = None
 
     def told(self, chosen: bool) -> dict:
         return {
@@ -267,35 +272,62 @@ class Candidate(NamedTuple):
             "inertia": float(self.solution.w @ self.fit.clusters.e),
             "explained": self.explained,
             "tie": self.tie,
+            "tie_before": self.tie_before,
             "effective_size": self.share,
+            "footprint": self.footprint,
             "chosen": chosen,
         }
 
 
 # Clusters tied to a suspect more than this, under the weights, are the suspect by another name.
 SAME_THING = 0.8
+# Weights alone are kept where clusters were tied to a suspect at least this much before weighting,
+# less than that after it, and the footprint (see Candidate) is smaller than the third.
+TIED, LOOSENED, FAINT = 0.6, 0.75, 0.15
 
 
 def choose(candidates: list[Candidate], weigh: bool) -> Candidate:
-    """The end to keep. With weights: of those whose clusters are not the suspect by another name,
-    the one with the largest explained share of y times sqrt(effective size); the objective is
-    lower for clusters that leave the classes to B and pick up what varies within them. Without
-    weights: the lowest inertia. (Evidence: docs/results/effects.md.)"""
+    """The end to keep, without labels.
+
+    Without weights: the lowest inertia. With weights: the weights-only end where its clusters were
+    tied to a suspect by the sampling, the weights undid it, and the suspects' footprint is faint
+    beside the clusters: a model of it would rather take the clusters for it. Else, of the ends
+    whose clusters are not a suspect by another name, the one with the largest
+    explained * (1 - tie^4). The objective would choose wrongly: it is lower for clusters that
+    leave the classes to B and pick up what varies within them. (docs/results/effects.md)
+    """
     if not weigh:
         return min(candidates, key=lambda c: float(c.solution.w @ c.fit.clusters.e))
-    free = [c for c in candidates if c.tie <= SAME_THING]
+    for c in candidates:
+        if (
+            c.footprint is not None
+            and c.footprint <= FAINT
+            and c.tie <= LOOSENED
+            and c.tie_before >= TIED
+        ):
+            return c
+    modelled = [c for c in candidates if c.footprint is None]
+    free = [c for c in modelled if c.tie <= SAME_THING]
     if not free:
-        return min(candidates, key=lambda c: c.tie)
-    return max(free, key=lambda c: c.explained * np.sqrt(c.share))
+        return min(modelled, key=lambda c: c.tie)
+    return max(free, key=lambda c: c.explained * (1 - c.tie**4))
 
 
 def assess(start: str, solution: Solution, fit: Fit, problem: Problem, source: Any) -> Candidate:
     rows, w, distance = problem.rows, solution.w, fit.distance
     K = fit.clusters.C.shape[0]
-    one = np.zeros(rows.n, dtype=np.int32)
-    centre = _kmeans.update(rows, distance, w, one, np.zeros((1, distance.columns.size)))[0]
-    total = float(w @ _kmeans.label(rows, distance, centre).e)
-    explained = 1.0 - float(w @ fit.clusters.e) / total if total > 0 else 0.0
+    explained = explained_share(rows, distance, problem.a, fit.clusters.labels, K)
+    tie, tie_before = (
+        tie_of(rows, distance, v, fit.clusters.labels, K, source) for v in (w, problem.a)
+    )
+    share = _terms.effective_share(w, problem.inverse_a, problem.N)
+    return Candidate(start, solution, fit, problem, explained, tie, tie_before, share)
+
+
+def tie_of(
+    rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int, source: np.ndarray
+) -> float:
+    """sqrt of the share of a suspect's variance between clusters, largest over the suspects."""
     effects = distance.effects
     assert effects is not None
 
@@ -304,7 +336,7 @@ def assess(start: str, solution: Solution, fit: Fit, problem: Problem, source: A
         inside, weight = cluster_sums(Z, w_, own, K)
         return inside, weight, w_ @ Z**2
 
-    inside, weight, squares = add_up(rows.map(sums, w, fit.clusters.labels))
+    inside, weight, squares = add_up(rows.map(sums, w, labels))
     mean = inside.sum(0) / weight.sum()
     inverse = np.divide(1.0, weight, out=np.zeros_like(weight), where=weight > 0)
     between = (inverse[:, None] * inside**2).sum(0) - weight.sum() * mean**2
@@ -314,8 +346,43 @@ def assess(start: str, solution: Solution, fit: Fit, problem: Problem, source: A
         own = source == s
         if whole[own].sum() > 0:
             tie = max(tie, float(np.sqrt(max(0.0, between[own].sum() / whole[own].sum()))))
-    share = _terms.effective_share(w, problem.inverse_a, problem.N)
-    return Candidate(start, solution, fit, problem, explained, tie, share)
+    return tie
+
+
+def explained_share(
+    rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int
+) -> float:
+    """Share of the variance of y between clusters, under w."""
+    blank = np.zeros((K, distance.columns.size))
+    total = _inertia_of(rows, distance, w, np.zeros_like(labels), blank)
+    within = _inertia_of(rows, distance, w, labels, blank)
+    return 1.0 - within / total if total > 0 else 0.0
+
+
+def _inertia_of(rows, distance, w, labels, C, update: bool = True) -> float:
+    """sum_i w_i e_i about the means of a partition, or about given centres."""
+    if update:
+        C = _kmeans.update(rows, distance, w, labels, C)[0]
+
+    def own(tile: np.ndarray, own_: np.ndarray) -> np.ndarray:
+        gaps = distance.gaps(tile)
+        R = _kmeans.differences(distance.of(tile), C[own_].astype(tile.dtype), gaps, slice(None))
+        e = np.einsum("ij,ij->i", R, R)
+        return e if gaps is None else e * gaps.factor
+
+    return float(w @ rows.gather(own, labels))
+
+
+def footprint_of(rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int):
+    """What z explains of x beyond the clusters, over what the clusters explain, under w."""
+    blank = np.zeros((K, distance.columns.size))
+    total = _inertia_of(rows, distance, w, np.zeros_like(labels), blank)
+    C = _kmeans.update(rows, distance, w, labels, blank)[0]
+    within = _inertia_of(rows, distance, w, labels, C, update=False)
+    C, effects, _ = solve_jointly(rows, distance, w, labels, C, 0.0)
+    corrected = replace(distance, effects=effects)
+    left = _inertia_of(rows, corrected, w, labels, C, update=False)
+    return (within - left) / (total - within) if total > within else np.inf
 
 
 def sources_of(effects: Effects, layout: Any) -> np.ndarray:
@@ -362,24 +429,27 @@ def fit_from_all_sides(
         solution, fit, ended = descend(problem, Fit(best, distance), even, **how)
         candidates.append(assess(name, solution, fit, ended, source))
     if weigh:
-        best = None
+        best, weights_only = None, _weights_only(problem, encoded)
         for seed in share[2] if share[2].size else seeds[:1]:
             start = start_on(encoded.distance, seed)
-            found = _descend_weights_first(problem, encoded, start, max_iter, tol)
+            found = solve_weights(weights_only, start, max_iter=max_iter, tol=tol)
             if best is None or found.objective < best.objective:
                 best = found
         solution, fit, ended = descend(problem, Fit(best.clusters, plain), best.w, **how)
         candidates.append(assess("weights", solution, fit, ended, source))
+        alone = assess("weights only", best, Fit(best.clusters, plain), weights_only, source)
+        K = best.clusters.C.shape[0]
+        faint = footprint_of(rows, plain, best.w, best.clusters.labels, K)
+        candidates.append(alone._replace(footprint=float(faint)))
     chosen = choose(candidates, weigh)
     return chosen, [c.told(c is chosen) for c in candidates]
 
 
-def _descend_weights_first(problem, encoded, start, max_iter, tol) -> Solution:
-    """The weights-only fit: both directions of the balance, features as they are."""
+def _weights_only(problem: Problem, encoded: Encoded) -> Problem:
+    """The problem without effects: both directions of the balance, features as they are."""
     balance = _terms.Balance(problem.rows, encoded.rectangles, seed=0)
     B0, before = balance.value(problem.a), problem.balance
     rate = 0.0
     if before is not None and problem.balance_rate and B0 > 0:
         rate = problem.balance_rate * before.value(problem.a) / B0
-    weights_only = problem._replace(balance=balance, balance_rate=rate, distance=encoded.distance)
-    return solve_weights(weights_only, start, max_iter=max_iter, tol=tol)
+    return problem._replace(balance=balance, balance_rate=rate, distance=encoded.distance)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -123,6 +124,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     kinds : dict or None, default=None
         Source name -> "category" (numbers that are codes) or "number" (levels, truth values that
         should count as a number), where the type of the column misleads.
+    dtype : {"float32", "float64"}, default="float32"
+        Of the matrix, and with it of the arithmetic of a fit (sums over rows are in float64).
 
     Attributes
     ----------
@@ -149,7 +152,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     array([[-0.67,  0.  ,  0.71,  0.  ,  0.  ],
            [ 0.  ,  0.  ,  0.  ,  0.71,  0.  ],
            [ 0.  ,  1.  ,  0.  ,  0.  ,  0.71],
-           [ 0.67,  0.  ,  0.71,  0.  ,  0.  ]])
+           [ 0.67,  0.  ,  0.71,  0.  ,  0.  ]], dtype=float32)
     """
 
     def __init__(
@@ -160,18 +163,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         clip=4.0,
         max_categories=None,
         kinds=None,
+        dtype="float32",
     ):
         self.number_scale = number_scale
         self.category_scale = category_scale
         self.clip = clip
         self.max_categories = max_categories
         self.kinds = kinds
+        self.dtype = dtype
 
     def _check_parameters(self, names: list[str]) -> None:
         if self.number_scale not in ("robust", "sd", "none"):
             raise ValueError(
                 f"number_scale={self.number_scale!r} should be one of 'robust', 'sd', 'none'"
             )
+        if self.dtype not in ("float32", "float64"):
+            raise ValueError(f"dtype={self.dtype!r} should be 'float32' or 'float64'")
         for name, low in (("category_scale", 0.0), ("clip", 0.0)):
             value = getattr(self, name)
             if name == "clip" and value is None:
@@ -221,8 +228,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         read = [
             read_column(series, name, kinds.get(name)) for name, series in columns_of(frame).items()
         ]
+        self._learn_columns(names, read, a)
+        return read
+
+    def fit_columns(self, names: list[str], columns: Iterable[Values], a: np.ndarray) -> None:
+        """``fit`` on columns that come one at a time, each with all its rows: a table that need
+        not fit in memory."""
+        self._check_parameters(names)
+        self._learn_columns(names, columns, a)
+
+    def _learn_columns(self, names: list[str], columns: Iterable[Values], a: np.ndarray) -> None:
+        kinds = self.kinds or {}
         recipes = [
-            self._recipe(name, values, a, kinds.get(name)) for name, values in zip(names, read)
+            self._recipe(name, values, a, kinds.get(name)) for name, values in zip(names, columns)
         ]
         self.recipes_ = recipes
         self.feature_names_in_ = np.array(names, dtype=object)
@@ -232,7 +250,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.sources_ = np.repeat(np.arange(len(recipes)), [len(r.columns) for r in recipes])
         if self.sources_.size == 0:
             raise ValueError(f"no column of X varies (columns: {some(names)}); at least one should")
-        return read
 
     # ----------------------------------------------------------------------------------- learn
     def _recipe(self, name: str, values: Values, a: np.ndarray, asked: str | None) -> Recipe:
@@ -359,7 +376,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _place_all(self, read: list[Values]) -> Read:
         n = next(v.size for v in (read[0].numbers, read[0].codes) if v is not None)
-        matrix = np.zeros((n, self.sources_.size))
+        matrix = np.zeros((n, self.sources_.size), dtype=self.dtype)
         unknown, at = {}, 0
         for number, (recipe, values) in enumerate(zip(self.recipes_, read)):
             width = len(recipe.columns)
@@ -374,6 +391,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Fill in the columns of one source; returns (rows that could not be placed, example)."""
         if recipe.kind == "category":
             return self._place_category(values, recipe, out)
+        if values.numbers is None and values.codes is not None and (values.codes < 0).all():
+            # Nothing is known, so no type is either: an empty block is read as any kind.
+            values = Values("number", np.full(values.codes.size, np.nan), None, recipe.words)
         if values.numbers is None:
             held = "text" if values.kind == "text" else "truth values"
             raise ValueError(
@@ -405,6 +425,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return None
 
     def _place_category(self, values: Values, recipe: Recipe, out: np.ndarray):
+        if values.codes is None and np.isnan(values.numbers).all():
+            values = Values("text", None, np.full(values.numbers.size, -1), ())
         if values.codes is None:
             raise ValueError(
                 f"column {recipe.name!r} of X holds {values.kind}s but was a category in the fit, "

@@ -190,7 +190,7 @@ def take_columns(tile: Any, columns: np.ndarray) -> Any:
         if columns.size == tile.shape[1]:
             return tile
         return tile[:, columns[0] : columns[-1] + 1]
-    return tile[:, columns]
+    return np.take(tile, columns, axis=1) if isinstance(tile, np.ndarray) else tile[:, columns]
 
 
 def group_rates(s: np.ndarray, W: float) -> tuple[np.ndarray, np.ndarray]:

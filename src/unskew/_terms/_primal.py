@@ -72,11 +72,11 @@ class PrimalBalance:
     def _worth_keeping(self) -> bool:
         """Whether sides of tiles are copies or computed, and small enough to keep."""
         rows, pairs = self.rows, self.pairs
-        if type(getattr(rows, "X", None)) is not np.ndarray or pairs.effects is not None:
+        if type(getattr(rows, "X", None)) is not np.ndarray:
             return False
         features = pairs.features
         run = features.size < 2 or bool((np.diff(features) == 1).all())
-        as_they_are = pairs.treatments.as_is and run and rows.shift is None
+        as_they_are = pairs.treatments.as_is and run and rows.shift is None and not pairs.effects
         size = rows.n * (features.size + len(pairs.treatments)) * rows.dtype.itemsize
         return not as_they_are and size <= KEPT_BYTES
 

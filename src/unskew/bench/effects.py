@@ -32,9 +32,9 @@ TWISTS = (0.25, 0.5, 1.0)
 # Not looked at while the rule of the choice was made.
 FRESH_DIGITS = [
     (classes, sites, tint, rate)
-    for classes, sites in (((4, 5, 6, 7, 8, 9), 3), ((1, 3, 5, 7, 9), 5))
+    for classes, sites in (((0, 2, 4, 6, 8), 5), ((2, 3, 7, 8), 2))
     for tint in (0.3, 0.6, 1.0)
-    for rate in (0.0, 0.8)
+    for rate in (0.0, 0.5, 0.8)
 ]
 
 
