@@ -250,3 +250,14 @@ def test_other_terms_by_hand():
     assert _terms.spread(w, inverse_a) == 1 + 4 / 2  # sum a m^2 with m = 1, 1
     assert _terms.mass(w) == 4
     assert _terms.effective_share(w, inverse_a, a.sum()) == 1.0
+
+
+def test_group_sums_of_float32_rows_are_exact(rng):
+    from unskew._terms._primal import sums_of
+
+    T = (rng.random((8192, 40)) < rng.random(40)).astype(np.float32)
+    F = rng.normal(size=(8192, 3)).astype(np.float32)
+    w = rng.random(8192) ** 8 * 1e3
+    S, s, _ = sums_of(F, T, w)
+    np.testing.assert_allclose(s, w @ T.astype(np.float64), rtol=1e-9)
+    np.testing.assert_allclose(S, F.T @ (w[:, None] * T), rtol=1e-3, atol=1e-2)

@@ -186,17 +186,38 @@ def update(rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, C: 
         labels,
         dense=False,
     )
-    sums, totals, *lacking = add_up(parts)
-    moved = totals > np.finfo(np.float64).tiny * max(rows.n, 1)
+    return means(add_up(parts), distance, C, rows.n)
+
+
+def means(totals: list, distance: Distance, C: np.ndarray, n: int) -> tuple:
+    """Centres from the sums of ``cluster_sums``, and which clusters have no weight."""
+    sums, weight, *lacking = totals
+    moved = weight > np.finfo(np.float64).tiny * max(n, 1)
     C = C.copy()
     if not lacking:
-        C[moved] = sums[moved] / totals[moved, None]
+        C[moved] = sums[moved] / weight[moved, None]
         return C, ~moved
-    known = np.repeat(totals[:, None], C.shape[1], axis=1)
+    known = np.repeat(weight[:, None], C.shape[1], axis=1)
     known[:, distance.at] -= lacking[0]
-    some = known > 1e-9 * totals[:, None]
+    some = known > 1e-9 * weight[:, None]
     C[moved] = np.divide(sums, known, out=np.zeros_like(sums), where=some)[moved]
     return C, ~moved
+
+
+def label_and_sum(rows: Any, distance: Distance, w: np.ndarray, C: np.ndarray) -> tuple:
+    """``label``, and the sums from which ``update`` would make the next centres: one pass."""
+    K = C.shape[0]
+
+    def both(tile: Any, w_: np.ndarray) -> tuple:
+        F, gaps = distance.of(tile), distance.gaps(tile)
+        labels, e = assign(F, C, gaps)
+        return labels, e, cluster_sums(F, w_, labels, K, gaps)
+
+    labels, e, totals = np.empty(rows.n, dtype=np.int32), np.empty(rows.n), []
+    for (start, stop), part in zip(rows.bounds, rows.map(both, w, dense=False)):
+        labels[start:stop], e[start:stop] = part[0], part[1]
+        totals = add_up([totals, part[2]] if totals else [part[2]])
+    return Clusters(labels, e, C), totals
 
 
 def label(rows: Any, distance: Distance, C: np.ndarray) -> Clusters:
@@ -235,11 +256,11 @@ def lloyd(
     The returned labels are the nearest of the returned centres, as ``predict`` gives them.
     """
     best = float(w @ clusters.e)
+    C, empty = update(rows, distance, w, clusters.labels, clusters.C)
     for _ in range(max_sweeps):
-        C, empty = update(rows, distance, w, clusters.labels, clusters.C)
         if empty.any():
             C = refill(rows, distance, w, clusters._replace(C=C), empty)
-        new = label(rows, distance, C)
+        new, totals = label_and_sum(rows, distance, w, C)
         value = float(w @ new.e)
         if value > best:  # rounding: the last sweep brought nothing
             return clusters, True
@@ -247,6 +268,7 @@ def lloyd(
         clusters, best = new, value
         if settled:
             return clusters, True
+        C, empty = means(totals, distance, C, rows.n)
     return clusters, False
 
 

@@ -207,6 +207,22 @@ def group_rates(s: np.ndarray, W: float) -> tuple[np.ndarray, np.ndarray]:
     return inverse_s, inverse_c
 
 
+def exact_layers(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """w = units @ layers to 33 bits; layers (3 x n, float32) hold whole numbers of 11 bits.
+
+    Sums of up to 2**13 of them are whole numbers below 2**24, which float32 adds exactly: so
+    layers @ T is exact for T of 0 and 1.
+    """
+    unit, rest, layers, units = float(w.max()) / 2**11, w, [], []
+    for _ in range(3):
+        layer = np.rint(rest / unit)
+        rest = rest - layer * unit
+        layers.append(layer)
+        units.append(unit)
+        unit /= 2**11
+    return np.array(units), np.array(layers, dtype=np.float32)
+
+
 def sum_of_squares(D: np.ndarray) -> float:
     """||D||^2, row by row in the dtype of D, then in float64."""
     return float(np.einsum("kj,kj->k", D, D).sum(dtype=np.float64))

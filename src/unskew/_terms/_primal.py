@@ -11,7 +11,14 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import get_blas_funcs
 
-from ._pairs import Pairs, add_up, group_rates, sum_of_squares, take_columns
+from ._pairs import (
+    Pairs,
+    add_up,
+    exact_layers,
+    group_rates,
+    sum_of_squares,
+    take_columns,
+)
 
 # Features and indicators that would have to be copied or computed in each pass are kept, whole, up
 # to this many bytes.
@@ -23,17 +30,24 @@ PIECE = 2**16
 def sums_of(F: np.ndarray, T: np.ndarray, w: np.ndarray) -> tuple:
     """S, s and x of some rows; w is multiplied into the narrower side."""
     w_ = w[:, None].astype(T.dtype)
-    S = (F * w_).T @ T if F.shape[1] < T.shape[1] else F.T @ (T * w_)
-    return S, w @ T, w @ F
+    if F.shape[1] >= T.shape[1]:
+        return F.T @ (T * w_), w @ T, w @ F
+    if T.dtype == np.float32 and w.size <= 2**13 and w.max(initial=0.0) > 0:
+        # s in float64 without another pass over T: it comes with the product, in exact layers.
+        units, layers = exact_layers(w)
+        sums = np.vstack([(F * w_).T, layers]) @ T
+        return sums[:-3], units @ sums[-3:].astype(np.float64), w @ F
+    return (F * w_).T @ T, w @ T, w @ F
 
 
 def gradient_of(F: np.ndarray, T: np.ndarray, message: tuple) -> np.ndarray:
+    """The wider side is read once: v (or h) is one more column of the product."""
     Q, v, h, const = message
     if F.shape[1] < T.shape[1]:
-        both = np.einsum("ik,ik->i", T @ Q.T, F)
-    else:
-        both = np.einsum("ij,ij->i", F @ Q, T)
-    return both + T @ v - F @ h + const
+        G = T @ np.vstack([Q, v]).T
+        return np.einsum("ik,ik->i", G[:, :-1], F) + G[:, -1] - F @ h + const
+    G = F @ np.column_stack([Q, h])
+    return np.einsum("ij,ij->i", G[:, :-1], T) - G[:, -1] + T @ v + const
 
 
 # What a task gets besides a tile: the pairs, no rows.
