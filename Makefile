@@ -15,7 +15,7 @@ endif
 .PHONY: help setup demo test lint format bench clean
 
 help:
-	@echo "make demo   one biased column and what six methods make of it, on simulated data"
+	@echo "make demo   one biased column and what seven methods make of it, on simulated data"
 	@echo "make test   the test suite"
 	@echo "make lint   ruff (format and rules) and mypy on the kernels"
 	@echo "make bench  slow measurements; prints tables"

@@ -496,7 +496,7 @@ def test_compare_says_why_a_method_has_no_row():
     table = make_patients()
     a = np.random.default_rng(0).random(len(table)) + 0.5
     own = compare(table, 3, sample_weight=a, n_init=1, random_state=0)
-    assert dict(own.skipped).keys() == {METHODS[m] for m in ("dropped", "regressed", "pca")}
+    assert dict(own.skipped).keys() == {METHODS[m] for m in ("dropped", "regressed", "pca", "both")}
     assert {row.method for row in own.rows} == {"kmeans", "two-step", "uncorrelated", "dckm"}
 
 

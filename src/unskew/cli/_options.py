@@ -29,6 +29,12 @@ class ClusterOn(StrEnum):
     all = "all"
 
 
+class Adjust(StrEnum):
+    weights = "weights"
+    effects = "effects"
+    both = "both"
+
+
 class NumberScale(StrEnum):
     robust = "robust"
     sd = "sd"
@@ -239,6 +245,15 @@ class Starts:
             rich_help_panel="Method",
         ),
     ] = ClusterOn.rest
+    adjust: Annotated[
+        Adjust,
+        Option(
+            metavar="WORD",
+            help="How suspects are neutralised: weights; effects = what they add to other columns "
+            "is taken out; both.",
+            rich_help_panel="Method",
+        ),
+    ] = Adjust.weights
     init: Annotated[
         Init,
         Option(

@@ -68,6 +68,7 @@ def fit(
         estimator = DCKM(
             n_clusters=clusters.clusters,
             cluster_on=starts.cluster_on.value,
+            adjust=starts.adjust.value,
             init=starts.init.value,
             n_init=starts.n_init,
             **_parameters(run, study, strengths, coding, starts.max_iter),
@@ -254,6 +255,7 @@ def compare(
                 suspects=study.suspects,
                 sample_weight=study.sample_weight,
                 cluster_on=starts.cluster_on.value,
+                adjust=starts.adjust.value,
                 init=starts.init.value,
                 n_init=starts.n_init,
                 **parameters,

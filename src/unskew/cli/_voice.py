@@ -251,6 +251,7 @@ FLAGS = {
     "spread_strength": "--spread-strength",
     "max_categories": "--max-categories",
     "cluster_on": "--cluster-on",
+    "adjust": "--adjust",
     "n_init": "--n-init",
     "max_iter": "--max-iter",
     "number_scale": "--number-scale",

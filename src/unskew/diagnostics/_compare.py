@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from ..baselines import DecorrelatedKMeans, DropKMeans, PCAKMeans
@@ -28,6 +29,7 @@ METHODS = {
     "pca": "principal components, then k-means",
     "uncorrelated": "repeating columns dropped, then k-means",
     "dckm": "unskew (DCKM)",
+    "both": "unskew, effects of suspects too",
 }
 # Those that the verdict knows about.
 RIVALS = ("kmeans", "dropped", "regressed")
@@ -121,7 +123,8 @@ def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -
     skipped = []
     if view.suspects is None:
         reason = "no suspects are named"
-        skipped = [(METHODS[name], reason) for name in ("dropped", "regressed") if name in wanted]
+        need = ("dropped", "regressed", "both")
+        skipped = [(METHODS[name], reason) for name in need if name in wanted]
     how = {"init": model.init, "n_init": model.n_init, "random_state": model.random_state}
     K, matrix = model.n_clusters, encoded_matrix(view)
     with warnings.catch_warnings():
@@ -139,6 +142,10 @@ def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -
         if "uncorrelated" in wanted:
             method = DropKMeans(K, **how).fit(matrix, sample_weight=view.a)
             fitted["uncorrelated"] = (method.labels_, None)
+        dense = view.suspects is not None and not view.rows.sparse
+        if "both" in wanted and dense and model.adjust == "weights":
+            both = clone(model).set_params(adjust="both").fit(X, sample_weight=sample_weight)
+            fitted["both"] = (both.labels_, both.weights_)
     fitted["dckm"] = (model.labels_, model.weights_)
     return fitted, tuple(skipped)
 
