@@ -31,6 +31,8 @@ from ._solver import (
 from ._solver import descend as solve_weights
 from ._terms import Effects, add_up
 
+# Rounds without a lower objective after which the best one is kept.
+PATIENCE = 5
 # A cluster and a category meet when so many rows, and such a share of the category, are in both.
 MEET_ROWS, MEET_SHARE = 3, 0.002
 
@@ -68,6 +70,7 @@ def make_effects(encoded: Encoded, degree: Any) -> Effects:
         bins,
         np.zeros(Q),
         np.zeros((Q, encoded.rows.d)),
+        layout.absent,
     )
     a = encoded.a
     mean = add_up(encoded.rows.map(lambda tile, a_: (blank.z(tile).T @ a_,), a))[0] / a.sum()
@@ -88,7 +91,9 @@ def solve_jointly(
 
     As a correction of the present C and B by the residuals, whose normal equations have the
     unknowns of the clusters and of the suspects in blocks. A missing value has residual 0, which
-    makes it an expectation-maximisation step: the inertia does not rise.
+    makes it an expectation-maximisation step: the inertia does not rise. Rows with gaps count w
+    here, without their factor: the balance weighs them so, and where the two disagree about a rare
+    category, weights and B chase each other (seen on NHANES).
     """
     effects = distance.effects
     assert effects is not None
@@ -97,7 +102,6 @@ def solve_jointly(
     def sums(tile: np.ndarray, w_: np.ndarray, own: np.ndarray) -> tuple:
         gaps = distance.gaps(tile)
         R = _kmeans.differences(distance.of(tile), C[own].astype(tile.dtype), gaps, slice(None))
-        w_ = w_ if gaps is None else w_ * gaps.factor
         Z = effects.z(tile)
         UR, U = cluster_sums(R, w_, own, K)
         UZ, _ = cluster_sums(Z, w_, own, K)
@@ -133,7 +137,8 @@ def lloyd(rows: Any, fit: Fit, w: np.ndarray, ridge: float, max_sweeps: int = 10
             C = _kmeans.refill(rows, distance, w, clusters._replace(C=C), empty)
         new = _kmeans.label(rows, distance, C)
         value = float(w @ new.e)
-        settled = np.array_equal(new.labels, clusters.labels) and value > before * (1 - 1e-7)
+        still = abs(value - before) <= 1e-6 * abs(value)
+        settled = still and np.array_equal(new.labels, clusters.labels)
         clusters, before = new, value
         if settled:
             break
@@ -167,11 +172,12 @@ def descend(
     (C, B, labels) minimise the inertia, w the other terms. That w leaves the inertia alone is
     deliberate: where it does not, weights also go down for rows far from their centre, which costs
     half of the effective size where there is nothing to balance, and on the tinted digits 0.02 to
-    0.07 ARI. Each half lowers what it minimises; their sum J may rise for a while. "converged":
-    a round changes J by no more than tol of itself.
+    0.07 ARI. Each half lowers what it minimises; their sum J may rise for a while, and the round
+    with the lowest is kept. "converged": a round changes J by no more than tol of itself, or no
+    round in PATIENCE has lowered it.
     """
     rows, history, before = problem.rows, History(), np.inf
-    status, round_ = "max_iter", 0
+    status, round_, best, worse = "max_iter", 0, (np.inf, fit, w), 0
     for round_ in range(1, max_iter + 1):
         fit = lloyd(rows, fit, w, ridge)
         problem = with_effects(problem, fit.distance)
@@ -186,15 +192,17 @@ def descend(
         if watch(round_, terms):
             status = "stopped"
             break
-        if not weigh or abs(before - J) <= tol * abs(J):
+        worse = worse + 1 if best[0] <= J else 0
+        best = (J, fit, w) if best[0] > J else best
+        if not weigh or abs(before - J) <= tol * abs(J) or worse == PATIENCE:
             status = "converged"
             break
         before = J
     if weigh and status != "non-finite":
         # The last weights moved the centres once more; labels, centres and weights end consistent.
+        _, fit, w = best
         fit = lloyd(rows, fit, w, ridge)
         problem = with_effects(problem, fit.distance)
-        history.rows.pop()
         history.add(problem.terms(w, fit.clusters.e))
     arrays = history.arrays()
     objective = float(arrays["objective"][-1])

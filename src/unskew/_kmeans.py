@@ -55,7 +55,7 @@ class Distance:
         if self.effects is None:
             return take_columns(tile, self.columns)
         F = self.effects.taken_out(tile, self.columns)
-        if self.at is not None:
+        if self.at is not None:  # also what is noted for these rows only
             F[:, self.at] *= 1 - tile[:, self.noted]
         return F
 

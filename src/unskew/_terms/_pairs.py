@@ -127,6 +127,8 @@ class Effects:
 
     mean     of z at the start (Q)
     B        Q x d, over all columns of X; 0 for the suspects' own
+    absent   for each column of X the 0/1 column that notes its missing values, -1 for none: a
+             missing value stays at 0, the starting mean
     """
 
     column: np.ndarray
@@ -136,6 +138,7 @@ class Effects:
     bins: Treatments | None
     mean: np.ndarray
     B: np.ndarray
+    absent: np.ndarray
 
     def z(self, tile: np.ndarray) -> np.ndarray:
         """Centred z of the rows of a tile, n x Q."""
@@ -147,7 +150,12 @@ class Effects:
     def taken_out(self, tile: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Columns of a tile less what the suspects add."""
         B = self.B[:, columns].astype(tile.dtype, copy=False)
-        return take_columns(tile, columns) - self.z(tile) @ B
+        out = take_columns(tile, columns) - self.z(tile) @ B
+        noted = self.absent[columns]
+        gappy = np.flatnonzero(noted >= 0)
+        if gappy.size:
+            out[:, gappy] *= 1 - tile[:, noted[gappy]]
+        return out
 
 
 @dataclass(frozen=True)
