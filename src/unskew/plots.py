@@ -158,8 +158,9 @@ def love_plot(
     ax.set_xlim(0, 1.05 * max([threshold * 1.5, *before, *after]))
     ax.set_xlabel(f"largest |standardised difference|; dashed: {threshold:g}")
     left = len(rows) - len(shown)
-    _note(ax, f"largest {len(shown)} of {len(rows)}, {left} left out" if left else "")
-    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.2)
+    _note(ax, f"{left} left out" if left else "")
+    how = {"columnspacing": 1.0, "handletextpad": 0.1, "borderaxespad": 0.2}
+    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, **how)
     return ax
 
 
