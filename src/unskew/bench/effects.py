@@ -12,6 +12,8 @@ import numpy as np
 from ..baselines import PlainKMeans, RegressOutKMeans
 from ..datasets import load_nhanes, load_surf
 from ..dckm import DCKM
+from ..diagnostics._measure import explained_variance
+from ..diagnostics._read import read_fitted
 from ..metrics import adjusted_rand_index, association
 from ..simulate import make_site_footprint, make_tinted_digits, select_with_bias
 from . import render
@@ -131,28 +133,12 @@ def run_real(name: str, seed: int) -> list[dict]:
                 "seed": seed,
                 "method": mode,
                 "association": association(one.labels_, attribute, sample_weight=a),
-                "explained": explained(one, X, a),
+                "explained": explained_variance(read_fitted(one, X, a), one.labels_),
                 "stability": adjusted_rand_index(one.labels_, other.labels_),
                 "effective_size": one.effective_sample_size_,
             }
         )
     return rows
-
-
-def explained(model: Any, X: Any, a: np.ndarray) -> float:
-    """Share of the design-weighted variance of the raw rest columns between clusters."""
-    from .._encode import encode_for
-
-    encoded = encode_for(model, X, a)
-    F = np.vstack([encoded.rows.tile(i) for i in range(len(encoded.rows.bounds))])
-    F = F[:, encoded.distance.columns]
-    total = a @ ((F - a @ F / a.sum()) ** 2).sum(1)
-    within = 0.0
-    for k in range(model.n_clusters):
-        own = a * (model.labels_ == k)
-        if own.sum() > 0:
-            within += own @ ((F - own @ F / own.sum()) ** 2).sum(1)
-    return float(1 - within / total)
 
 
 def tasks_of(quick: bool) -> list[Task]:
