@@ -131,6 +131,10 @@ def describe_fit(
     )
 
 
+# Starts of k-means where missing values need the slower engine; the model's groups are one more.
+SLOW_STARTS = 3
+
+
 def fit_rivals(
     model: Any, view: View, X: Any, sample_weight: Any, which: Any = (ALL, DROPPED, REGRESSED)
 ) -> dict[str, np.ndarray]:
@@ -173,6 +177,7 @@ def _plain_kmeans(model: Any, view: View, X: Any, sample_weight: Any, *, drop: b
             adjust="weights",
             suspects=view.suspect_sources.tolist() if drop else None,
             cluster_on="rest",
+            n_init=min(model.n_init, SLOW_STARTS),
             max_iter=max(100, model.max_iter),
         )
     fits = [plain, clone(plain).set_params(init=np.asarray(model.labels_))]
