@@ -9,10 +9,11 @@ import unskew
 ROOMS = [
     "_terms",
     "_kmeans",
+    "_files",
     "_blocks",
+    "_checkpoint",
     "_solver",
     "_encode",
-    "_files",
     "_effects",
     "_door",
     "_row_weights",

@@ -1,5 +1,6 @@
 """unskew: clustering for data that were gathered with bias."""
 
+from ._blocks import ParquetReader
 from ._encode import TableEncoder
 from .dckm import DCKM
 from .model_file import ModelFileError, load, save

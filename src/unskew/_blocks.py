@@ -1,27 +1,42 @@
-"""Where rows live. ``Rows`` hands out tiles of a matrix in memory to kernels, in a fixed order.
+"""Where rows live. ``Rows`` hands out tiles of a matrix to kernels, in a fixed order.
 
-Tile boundaries depend on shape and dtype only, results come back in tile order whatever thread
-made them, and BLAS is held to one thread: the same bits for any number of threads.
+The matrix is an array in memory, a ``.npy`` file, or blocks that a reader gives; files and readers
+are read again in each pass, a few tiles or blocks at a time. Tile boundaries depend on shape and
+storage only, results come back in tile order whatever thread made them, and BLAS is held to one
+thread: the same bits for any number of threads, and for a file as for the array in it.
 """
 
 from __future__ import annotations
 
+import mmap
+import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_right
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from copy import copy
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
 
 import joblib
 import numpy as np
 import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
+
+from ._files import FileError, need
 
 # Elements of a tile: about what a core's own cache holds. A CSR tile costs its stored entries
 # until a kernel asks for it dense, so it may be larger.
 DENSE_TILE = 2**18
 SPARSE_TILE = 2**22
+# Elements of the largest tile of a block: 64 MB in float32.
+LARGEST_TILE = 2**24
+# Storage that is read as it is, tile by tile; anything else becomes float64.
+STORED_AS_GIVEN = [np.float64, np.float32, np.uint8, np.int8, np.bool_]
 
 
 def tile_rows(shape: tuple[int, int], sparse: bool) -> int:
@@ -32,22 +47,48 @@ def tile_rows(shape: tuple[int, int], sparse: bool) -> int:
     return int(np.clip(DENSE_TILE // max(shape[1], 1), 512, 8192))
 
 
-class Rows:
-    """A matrix in memory as tiles of C-contiguous rows.
+def tile_rows_of_blocks(d: int) -> int:
+    """Rows of a tile that is cut from a block: as in memory up to 128 columns, then 16 d.
 
-    X           ndarray (float32, float64, or small integers and bool, expanded tile by tile) or CSR
+    A tile's d x d sums may have to travel: they should be small beside the tile.
+    """
+    usual = tile_rows((0, d), sparse=False)
+    return max(usual, min(16 * d, LARGEST_TILE // max(d, 1)))
+
+
+class Source(Protocol):
+    """Rows outside memory. ``dtype`` is what ``read`` gives, one of STORED_AS_GIVEN."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+    name: str
+
+    def bounds(self) -> list[tuple[int, int]]: ...
+
+    def read(self, start: int, stop: int, ahead: Callable | None = None) -> np.ndarray: ...
+
+
+class Rows:
+    """A matrix as tiles of C-contiguous rows.
+
+    X           ndarray (float32, float64, or small integers and bool, expanded tile by tile), CSR,
+                or a Source
     dtype       of the arithmetic: float32 for float32 and small-integer storage, else float64
     shift       subtracted from each dense tile: columns far from 0 lose digits in every product
     n_threads   threads over tiles; None = one per core
+    resident    whether X is in memory
     """
 
     def __init__(self, X: Any, *, shift: np.ndarray | None = None, n_threads: int | None = None):
         self.X, self.sparse = X, sp.issparse(X)
+        self.resident = self.sparse or isinstance(X, np.ndarray)
         self.n, self.d = X.shape
         self.dtype = np.dtype(np.float64 if X.dtype == np.float64 else np.float32)
         self.shift = None if shift is None else shift.astype(self.dtype)
-        step = tile_rows(X.shape, self.sparse)
-        self.bounds = [(i, min(i + step, self.n)) for i in range(0, self.n, step)]
+        self.bounds = cut(0, self.n, tile_rows(X.shape, self.sparse)) if self.resident else (
+            X.bounds()
+        )  # fmt: skip
+        self.places = self.bounds
         self.n_threads = joblib.cpu_count() if n_threads is None else n_threads
         self._by_column: Any = None
         self._pool: ThreadPoolExecutor | None = None
@@ -55,10 +96,22 @@ class Rows:
     def with_shift(self, shift: np.ndarray | None) -> Rows:
         return Rows(self.X, shift=shift, n_threads=self.n_threads)
 
+    def some(self, most: int) -> Rows:
+        """Every so many-th tile, about ``most`` rows in all; ``places`` are their bounds here."""
+        step = -(-self.n // most)
+        few = copy(self)
+        few.places = self.places[::step]
+        few.bounds = stacked([stop - start for start, stop in few.places])
+        few.n = few.bounds[-1][1]
+        return few
+
     def tile(self, number: int, dense: bool = True) -> Any:
         """Rows of one tile in the arithmetic's dtype; CSR stays CSR unless ``dense``."""
-        start, stop = self.bounds[number]
-        part = self.X[start:stop]
+        start, stop = self.places[number]
+        if self.resident:
+            part = self.X[start:stop]
+        else:
+            part = self.X.read(start, stop, None if self._pool is None else self._pool.submit)
         if self.sparse:
             if part.dtype != self.dtype:
                 part = part.astype(self.dtype)
@@ -69,6 +122,11 @@ class Rows:
 
     def columns(self, which: np.ndarray) -> np.ndarray:
         """Whole columns, dense: for quantiles and for the form with n < d."""
+        if not self.resident:
+            out = np.empty((self.n, len(which)), dtype=self.dtype)
+            for (start, stop), part in zip(self.bounds, self.map(lambda tile: tile[:, which])):
+                out[start:stop] = part
+            return out
         if self.sparse:
             if self._by_column is None:
                 self._by_column = self.X.tocsc()
@@ -78,8 +136,13 @@ class Rows:
 
     def take(self, which: np.ndarray) -> np.ndarray:
         """A few rows, dense."""
-        part = self.X[which]
-        part = (part.toarray() if self.sparse else part).astype(self.dtype)
+        if self.resident:
+            part = self.X[which]
+            part = (part.toarray() if self.sparse else part).astype(self.dtype)
+        else:
+            part = np.empty((len(which), self.d), dtype=self.dtype)
+            for place in np.argsort(which, kind="stable"):
+                part[place] = self.X.read(int(which[place]), int(which[place]) + 1)[0]
         return part if self.shift is None else part - self.shift
 
     def map(
@@ -89,7 +152,8 @@ class Rows:
 
         def call(number: int) -> Any:
             start, stop = self.bounds[number]
-            parts = [v[start:stop] for v in vectors]
+            # Equal weights may be one number for all rows; BLAS wants them side by side.
+            parts: list[Any] = [np.ascontiguousarray(v[start:stop]) for v in vectors]
             if message is not None:
                 parts.append(message)
             return kernel(self.tile(number, dense), *parts)
@@ -132,9 +196,345 @@ class Rows:
                     self._pool = None
 
 
+def stacked(sizes: Iterable[int]) -> list[tuple[int, int]]:
+    """Bounds of pieces that stand one under the other."""
+    ends = [0, *np.cumsum(list(sizes), dtype=np.int64).tolist()]
+    return list(pairwise(ends))
+
+
+def cut(start: int, stop: int, step: int) -> list[tuple[int, int]]:
+    return [(i, min(i + step, stop)) for i in range(start, stop, step)]
+
+
+# --------------------------------------------------------------------------------------------
+# Sources
+
+
+def storage_of(dtype: Any, what: str) -> np.dtype:
+    """The dtype that values are read in; refuses what is not a number."""
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "buif":
+        raise ValueError(f"{what} holds {dtype}; it should hold numbers")
+    native = dtype.newbyteorder("=")
+    return native if native in STORED_AS_GIVEN else np.dtype(np.float64)
+
+
+def refuse_non_finite(part: np.ndarray, where: str, first: int) -> None:
+    """Raise for NaN and inf, naming file, row and column."""
+    if part.dtype.kind != "f" or np.isfinite(part).all():
+        return
+    i, k = np.argwhere(~np.isfinite(part))[0]
+    what = "NaN" if np.isnan(part[i, k]) else "inf"
+    raise ValueError(
+        f"{where}: row {first + i}, column {k} is {what}; all values of an array should be finite. "
+        "Fill them in, or give a table (unskew.ParquetReader), whose missing values are understood"
+    )
+
+
+class NpyFile:
+    """An array in a file, row after row: a ``.npy``, or what a memmap looks at.
+
+    Read with plain reads, not through a mapping: mapped pages count as memory of the process until
+    the system takes them back. Tiles are those of the array in memory.
+    """
+
+    def __init__(self, path: str, shape: tuple[int, int], stored: np.dtype, offset: int):
+        self.name, self.shape, self.offset = path, shape, offset
+        self._stored = stored
+        self.dtype = storage_of(stored, path)
+        self._row = shape[1] * stored.itemsize
+        self._checked: set[tuple[int, int]] = set()
+        self._seen = self._state()
+        size, wanted = self._seen[0], offset + shape[0] * self._row
+        if size < wanted:
+            raise FileError(
+                f"{path}: the file has {size} bytes but an array of {shape[0]} x {shape[1]} "
+                f"{stored} needs {wanted}; it is truncated"
+            )
+
+    @classmethod
+    def open(cls, path: str | os.PathLike) -> NpyFile:
+        """Read the header of a ``.npy``; errors name the file and the rule."""
+        name = str(path)
+        try:
+            with open(path, "rb") as file:
+                version = np.lib.format.read_magic(file)
+                read = (
+                    np.lib.format.read_array_header_1_0
+                    if version == (1, 0)
+                    else np.lib.format.read_array_header_2_0
+                )
+                shape, by_column, dtype = read(file)
+                offset = file.tell()
+        except OSError as error:
+            raise FileError(f"{name}: cannot be read: {error.strerror or error}") from error
+        except ValueError as error:
+            raise FileError(f"{name}: is not a .npy file: {error}") from error
+        if len(shape) != 2:
+            raise FileError(f"{name}: the array has shape {shape}; it should have rows and columns")
+        if by_column and 1 not in shape:
+            raise FileError(
+                f"{name}: the array is stored column by column (Fortran order); rows should be "
+                "stored one after another: np.save(path, np.ascontiguousarray(X))"
+            )
+        return cls(name, shape, dtype, offset)
+
+    @classmethod
+    def of_memmap(cls, X: np.memmap) -> NpyFile | None:
+        """The file behind a memmap, or None where only the mapping has the values."""
+        mapped = getattr(X, "_mmap", None)
+        if X.filename is None or mapped is None or X.mode == "c" or not X.flags.c_contiguous:
+            return None
+        if not os.path.exists(X.filename):  # removed since: the mapping still has it
+            return None
+        first = np.frombuffer(mapped, dtype=np.uint8).ctypes.data
+        begin = X.offset - X.offset % mmap.ALLOCATIONGRANULARITY
+        return cls(str(X.filename), X.shape, X.dtype, begin + X.ctypes.data - first)
+
+    def _state(self) -> tuple[int, int]:
+        try:
+            found = os.stat(self.name)
+        except OSError as error:
+            raise FileError(f"{self.name}: cannot be read: {error.strerror or error}") from error
+        return found.st_size, found.st_mtime_ns
+
+    def bounds(self) -> list[tuple[int, int]]:
+        return cut(0, self.shape[0], tile_rows(self.shape, sparse=False))
+
+    def read(self, start: int, stop: int, ahead: Callable | None = None) -> np.ndarray:
+        out = np.empty((stop - start, self.shape[1]), dtype=self._stored)
+        # Opened for each tile: a source goes to other threads and machines as it is.
+        with open(self.name, "rb", buffering=0) as file:
+            found = os.fstat(file.fileno())
+            if found.st_size != self._seen[0]:
+                raise FileError(
+                    f"{self.name}: the file had {self._seen[0]} bytes and now has {found.st_size}; "
+                    "it should not change while it is read"
+                )
+            file.seek(self.offset + start * self._row)
+            view, done = out.view(np.uint8).reshape(-1).data, 0
+            while done < len(view):
+                count = file.readinto(view[done:])
+                if not count:
+                    raise FileError(f"{self.name}: the file ends in row {start}")
+                done += count
+        part = out.astype(self.dtype, copy=False)
+        if (start, stop) not in self._checked:
+            refuse_non_finite(part, self.name, start)
+            self._checked.add((start, stop))
+        return part
+
+
+class Blocks:
+    """Matrices that ``load(i)`` gives, one under the other, read again when they are needed.
+
+    A tile does not cross blocks. A few blocks are held, and while one is worked on the threads
+    read the next.
+
+    name, sizes, d, dtype   of all blocks together; ``called(i)`` names block i in errors
+    """
+
+    def __init__(
+        self,
+        load: Callable[[int], np.ndarray],
+        sizes: Sequence[int],
+        d: int,
+        dtype: Any,
+        name: str,
+        held: int = 3,
+    ):
+        self.load, self.name, self.held = load, name, held
+        self.dtype = storage_of(dtype, name)
+        self.starts = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
+        self.shape = (self.starts[-1], d)
+        self._checked: set[int] = set()
+        self._lock = threading.Lock()
+        self._found: OrderedDict[int, np.ndarray] = OrderedDict()
+        self._loading = [threading.Lock() for _ in range(len(self.starts) - 1)]
+        self._ahead = 0
+
+    def bounds(self) -> list[tuple[int, int]]:
+        step = tile_rows_of_blocks(self.shape[1])
+        return [b for pair in pairwise(self.starts) for b in cut(*pair, step)]
+
+    def read(self, start: int, stop: int, ahead: Callable | None = None) -> np.ndarray:
+        number = bisect_right(self.starts, start) - 1
+        first = self.starts[number]
+        block = self.block(number)
+        if ahead is not None and number + 1 < len(self._loading):
+            with self._lock:
+                ask = self._ahead != number + 1 and number + 1 not in self._found
+                self._ahead = number + 1
+            if ask:
+                ahead(self.block, number + 1)
+        return block[start - first : stop - first]
+
+    def block(self, number: int) -> np.ndarray:
+        """Whoever needs a block first reads it; others who need it wait."""
+        with self._loading[number]:
+            with self._lock:
+                if number in self._found:
+                    self._found.move_to_end(number)
+                    return self._found[number]
+            block = self._read_whole(number)
+            with self._lock:
+                self._found[number] = block
+                while len(self._found) > self.held:
+                    self._found.popitem(last=False)
+        return block
+
+    def _read_whole(self, number: int) -> np.ndarray:
+        block = check_block(self.load(number), self.name, number)
+        wanted = (self.starts[number + 1] - self.starts[number], self.shape[1])
+        if block.shape != wanted:
+            raise ValueError(
+                f"{self.name}, block {number}: has shape {block.shape}; it should be {wanted}, as "
+                "before"
+            )
+        block = aligned(block, self.dtype)
+        if number not in self._checked:
+            refuse_non_finite(block, f"{self.name}, block {number}", 0)
+            self._checked.add(number)
+        return block
+
+
+def aligned(block: np.ndarray, dtype: Any = None) -> np.ndarray:
+    """Rows next to each other, at an address that suits their type: what came over a wire may lie
+    anywhere, and then NumPy does not add with BLAS, which ends in other last digits."""
+    return np.require(block, dtype=dtype, requirements=["C", "A"])
+
+
+def check_block(block: Any, name: str, number: int) -> np.ndarray:
+    """A block as a 2-D array of numbers, or an error that names it."""
+    if sp.issparse(block):
+        raise TypeError(
+            f"{name}, block {number}: is sparse; read(i) should give a dense array or a table"
+        )
+    array = np.asarray(block)
+    if array.ndim != 2:
+        raise ValueError(
+            f"{name}, block {number}: has shape {array.shape}; a block should have rows and columns"
+        )
+    storage_of(array.dtype, f"{name}, block {number}")
+    return array
+
+
+def is_reader(X: Any) -> bool:
+    """Whether X is a reader of blocks: has ``n_blocks`` and ``read(i)``."""
+    return hasattr(X, "n_blocks") and callable(getattr(X, "read", None))
+
+
+def name_of(reader: Any) -> str:
+    given = getattr(reader, "name", None)
+    return given if isinstance(given, str) else type(reader).__name__
+
+
+class ParquetReader:
+    """A Parquet file, or a folder of them, as blocks of a table: rows that need not fit in memory.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file, or a folder whose ``.parquet`` files (also in folders below it, in the order of
+        their names) are one table.
+    columns : list of names or None
+        Columns to read; None: all.
+    block_rows : int or None
+        Rows of a block; None: one block per row group of the files. A block that cuts through row
+        groups reads them whole, so choose a multiple of what the files have.
+
+    Attributes
+    ----------
+    n_blocks, shape, columns, sizes
+        Blocks, (rows, columns), names, and rows of each block; from the files' own notes, nothing
+        is read for them.
+
+    Give it to ``DCKM.fit``, ``predict`` and the others in the place of a table: the encoder is
+    learned column by column, the rows are read block by block in each pass.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, polars as pl
+    >>> from unskew._blocks import ParquetReader
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "a.parquet"
+    ...     pl.DataFrame({"age": [20, 40, 60], "site": ["A", "B", "A"]}).write_parquet(path)
+    ...     reader = ParquetReader(path, block_rows=2)
+    ...     reader.n_blocks, reader.shape, reader.read(1).to_pydict()
+    (2, (3, 2), {'age': [60], 'site': ['A']})
+    """
+
+    def __init__(self, path: Any, columns: Any = None, *, block_rows: int | None = None):
+        parquet = need("pyarrow.parquet", "io", "reading Parquet")
+        self.path, self.name, self.block_rows = path, str(path), block_rows
+        if block_rows is not None and not block_rows >= 1:
+            raise ValueError(f"block_rows={block_rows!r} should be >= 1")
+        folder = Path(path)
+        files = sorted(folder.rglob("*.parquet")) if folder.is_dir() else [folder]
+        if not files:
+            raise FileError(f"{path}: the folder has no .parquet file")
+        self._files, self._groups, self._rows = [str(file) for file in files], [], []
+        names = None
+        for number, file in enumerate(files):
+            try:
+                with parquet.ParquetFile(file) as opened:
+                    notes, found = opened.metadata, list(opened.schema_arrow.names)
+            except (OSError, ValueError) as error:
+                raise FileError(f"{file}: cannot be read as Parquet: {error}") from error
+            if names is not None and found != names:
+                raise FileError(
+                    f"{file}: has the columns {found} but {files[0]} has {names}; all files of a "
+                    "folder should have the same"
+                )
+            names = found
+            for group in range(notes.num_row_groups):
+                self._groups.append((number, group))
+                self._rows.append(notes.row_group(group).num_rows)
+        self.columns = list(names or [] if columns is None else columns)
+        lacking = [c for c in self.columns if c not in (names or [])]
+        if lacking:
+            raise ValueError(f"{path}: has no column {lacking[0]!r}; columns: {names}")
+        starts = np.concatenate([[0], np.cumsum(self._rows, dtype=np.int64)])
+        self._starts = starts.tolist()
+        if block_rows is None:
+            self._bounds = list(pairwise(self._starts))
+        else:
+            self._bounds = cut(0, self._starts[-1], int(block_rows))
+        self.sizes = [stop - start for start, stop in self._bounds]
+        self.n_blocks, self.shape = len(self._bounds), (self._starts[-1], len(self.columns))
+
+    def read(self, number: int, columns: Any = None) -> Any:
+        """One block as a pyarrow table; ``columns``: only those."""
+        arrow = need("pyarrow", "io", "reading Parquet")
+        parquet = need("pyarrow.parquet", "io", "reading Parquet")
+        start, stop = self._bounds[number]
+        wanted, parts = self.columns if columns is None else list(columns), []
+        at = bisect_right(self._starts, start) - 1
+        while at < len(self._groups) and self._starts[at] < stop:
+            file, group = self._groups[at]
+            try:
+                with parquet.ParquetFile(self._files[file]) as opened:
+                    table = opened.read_row_group(group, columns=wanted, use_threads=False)
+            except (OSError, ValueError) as error:
+                raise FileError(
+                    f"{self._files[file]}, row group {group}: cannot be read: {error}"
+                ) from error
+            first = self._starts[at]
+            low, high = max(start - first, 0), min(stop, self._starts[at + 1]) - first
+            parts.append(table.select(wanted).slice(low, high - low))
+            at += 1
+        return parts[0] if len(parts) == 1 else arrow.concat_tables(parts)
+
+
 _blas_lock = threading.Lock()
 _blas_users = 0
 _blas_limit: Any = None
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """The BLAS libraries of NumPy and SciPy; looking for them takes longer than a small task."""
+    return ThreadpoolController()
 
 
 @contextmanager
@@ -147,7 +547,7 @@ def one_blas_thread() -> Iterator[None]:
     global _blas_users, _blas_limit
     with _blas_lock:
         if _blas_users == 0:
-            _blas_limit = threadpool_limits(1, user_api="blas")
+            _blas_limit = _blas().limit(limits=1, user_api="blas")
         _blas_users += 1
     try:
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import numbers
+import os
 import warnings
 from typing import Any, NamedTuple
 
@@ -14,11 +15,22 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _kmeans, _solver, _terms
-from ._door import STORED_AS_GIVEN, as_rows, check_number, check_weights, check_word
+from ._door import (
+    STORED_AS_GIVEN,
+    TableBlocks,
+    as_rows,
+    check_number,
+    check_weights,
+    check_word,
+    look_at,
+    on_some,
+    open_outside,
+)
 from ._encode import (
     Encoded,
     KnownShares,
     Layout,
+    Read,
     TableEncoder,
     as_frame,
     encode,
@@ -144,13 +156,25 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
         check_number("tol", self.tol, low=0)
         if self.n_threads is not None:
             check_number("n_threads", self.n_threads, numbers.Integral, low=1)
+        if self.checkpoint is not None and not isinstance(self.checkpoint, (str, os.PathLike)):
+            raise TypeError(f"checkpoint={self.checkpoint!r} should be a path or None")
+        check_number("checkpoint_seconds", self.checkpoint_seconds, low=0)
+        if not isinstance(self.resume, (bool, np.bool_)):
+            raise TypeError(f"resume={self.resume!r} should be True or False")
         if not isinstance(self.verbose, (bool, np.bool_)):
             check_number("verbose", self.verbose, numbers.Integral, low=0)
 
     def _read(self, X: Any, sample_weight: Any) -> tuple[Any, np.ndarray, Layout]:
         """Matrix, design weights and layout; tables through an encoder, arrays as they are."""
-        frame = as_frame(X)
-        if frame is None:
+        outside = self._outside(X)
+        frame = None if outside is not None else as_frame(X)
+        if outside is not None and not isinstance(outside, TableBlocks):
+            self.encoder_ = None
+            look_at(self, outside, getattr(X, "columns", None))
+            a = check_weights(sample_weight, outside.shape[0])
+            names = getattr(self, "feature_names_in_", None)
+            return outside, a, Layout.plain(outside.shape[1], names)
+        if outside is None and frame is None:
             self.encoder_ = None
             # Finite or not is looked at in the first pass over the tiles.
             X = validate_data(
@@ -163,9 +187,14 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             )
             a = check_weights(sample_weight, X.shape[0])
             return X, a, Layout.plain(X.shape[1], getattr(self, "feature_names_in_", None))
-        a = check_weights(sample_weight, len(frame))
         encoder = TableEncoder() if self.encoder is None else clone(self.encoder)
-        matrix = encoder.fit_read(frame, a).matrix
+        if outside is not None:
+            a = check_weights(sample_weight, outside.shape[0])
+            outside.learn(encoder, a)
+            matrix: Any = outside.matrix(encoder)
+        else:
+            a = check_weights(sample_weight, len(frame))
+            matrix = encoder.fit_read(frame, a).matrix
         self.encoder_ = encoder
         self.n_features_in_ = encoder.n_features_in_
         self.feature_names_in_ = encoder.feature_names_in_
@@ -177,6 +206,13 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
                 stacklevel=TO_THE_CALLER + 1,
             )
         return matrix, a, encoder.layout()
+
+    def _outside(self, X: Any) -> Any:
+        """The source or the tables that X stands for, None where its rows are in memory."""
+        return open_outside(X)
+
+    def _rows_of(self, matrix: Any) -> Any:
+        return as_rows(matrix, self.n_threads)
 
     def _at_the_door(self, X: Any, sample_weight: Any, cluster_on: str) -> Encoded:
         X, a, layout = self._read(X, sample_weight)
@@ -198,7 +234,7 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
                     "and another column to balance; None balances all pairs"
                 )
             suspects = np.flatnonzero(np.isin(layout.source, self.suspects_))
-        with as_rows(X, self.n_threads).threads() as rows:
+        with self._rows_of(X).threads() as rows:
             encoded = encode(
                 rows,
                 a,
@@ -234,9 +270,17 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
     def _make_problem(self, encoded: Encoded, distance: Distance | None, seed: int) -> Posed:
         rows, a = encoded.rows, encoded.a
         N = float(a.sum())
-        inverse_a = np.divide(1.0, a, out=np.zeros_like(a), where=a > 0)
+        if a.strides == (0,):
+            inverse_a = a
+        else:
+            inverse_a = np.divide(1.0, a, out=np.zeros_like(a), where=a > 0)
         pieces = [p for p in encoded.rectangles if p.n_pairs > 0]
-        balance = _terms.Balance(rows, pieces, seed=seed) if pieces else None
+        form = "auto"
+        if not rows.resident and rows.n**2 <= _terms.LARGEST_MATRIX:
+            # The form for n < d reads whole columns again and again.
+            largest = max((p.features.size * len(p.treatments) for p in pieces), default=0)
+            form = "primal" if largest <= _terms.LARGEST_MATRIX else "probes"
+        balance = _terms.Balance(rows, pieces, form=form, seed=seed) if pieces else None
         B0 = balance.value(a) if balance is not None else 0.0
         left_out = []
         known = read_margins(
@@ -320,7 +364,7 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             self.weights_ = w
         else:
             self.weights_ = w * problem.inverse_a
-        self.combined_weights_ = w.copy()
+        self.combined_weights_ = w.copy() if self.weights_ is w else w
         self.objective_ = solution.objective
         self.imbalance_start_ = posed.B0
         self.imbalance_ = problem.balance.report(w) if problem.balance is not None else 0.0
@@ -333,7 +377,7 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
         if self.solver == "descent":
             e = np.zeros(w.size) if solution.clusters is None else solution.clusters.e
             own = [posed.held, *(t for each in posed.known for t in (each.held, each.unknown))]
-            self._row_weights = learn_row_weights(problem, w, e, join_treatments(own))
+            self._row_weights = learn_row_weights(*on_some(problem, w, e), join_treatments(own))
         self._shift = problem.rows.shift
         left_out = posed.left_out
         self.status_ = solution.status + (f" ({left_out})" if left_out else "")
@@ -375,17 +419,41 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             }
             at += len(each.values)
 
-    def _new_matrix(self, X: Any, stacklevel: int = 4) -> tuple[Any, dict]:
+    def _answer(self, X: Any, answer: Any, stacklevel: int = 3) -> np.ndarray:
+        """answer(rows, told) for new rows: at once, or block by block for a reader of tables, one
+        under the other. ``told`` collects values that have no place; one warning names them."""
+        check_is_fitted(self)
+        outside, told = self._outside(X), []
+        if isinstance(outside, TableBlocks):
+            frames = (outside.frame(i) for i, size in enumerate(outside.sizes) if size)
+            out = np.concatenate([answer(frame, told) for frame in frames])
+        else:
+            out = answer(X if outside is None else outside, told)
+        unknown: dict = {}
+        for source, (lost, example) in ((s, u) for part in told for s, u in part.items()):
+            count, shown = unknown.get(source, (0, example))
+            unknown[source] = (count + lost.sum(), shown)
+        if unknown:
+            self.encoder_.warn_of_unknown(Read(np.zeros((0, 0)), unknown), stacklevel)
+        return out
+
+    def _new_matrix(self, X: Any, told: list) -> tuple[Any, dict]:
         """Matrix of new rows as the fit read its own, and per source the rows whose value has no
         place in it. Places of such values hold the shift, 0 for the kernels."""
-        check_is_fitted(self)
+        if self.encoder_ is None and hasattr(X, "bounds"):
+            if X.shape[1] != self.n_features_in_:
+                raise ValueError(
+                    f"{X.name} has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                    f"{self.n_features_in_} features as input"
+                )
+            return X, {}
         if self.encoder_ is None:
             matrix = validate_data(
                 self, X, reset=False, accept_sparse="csr", dtype=STORED_AS_GIVEN, order="C"
             )
             return matrix, {}
         read = self.encoder_.read(X)
-        self.encoder_.warn_of_unknown(read, stacklevel)
+        told.append(read.unknown)
         if self._shift is not None:
             for source, (lost, _) in read.unknown.items():
                 columns = np.flatnonzero(self.encoder_.sources_ == source)
@@ -428,13 +496,17 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
                 UserWarning,
                 stacklevel=2,
             )
-        rows, e = self._rows_and_distances(X)
-        with rows.threads():
-            return self._row_weights.of(rows, e)
 
-    def _rows_and_distances(self, X: Any) -> tuple[Any, np.ndarray]:
-        matrix, _ = self._new_matrix(X)
-        rows = as_rows(matrix, self.n_threads).with_shift(self._shift)
+        def weights(X: Any, told: list) -> np.ndarray:
+            rows, e = self._rows_and_distances(X, told)
+            with rows.threads():
+                return self._row_weights.of(rows, e)
+
+        return self._answer(X, weights)
+
+    def _rows_and_distances(self, X: Any, told: list) -> tuple[Any, np.ndarray]:
+        matrix, _ = self._new_matrix(X, told)
+        rows = self._rows_of(matrix).with_shift(self._shift)
         return rows, np.zeros(rows.n)
 
     @property

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import numbers
+import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from ._blocks import Rows
+from . import _kmeans
+from ._blocks import STORED_AS_GIVEN as STORED_AS_GIVEN
+from ._blocks import (
+    Blocks,
+    NpyFile,
+    ParquetReader,
+    Rows,
+    aligned,
+    check_block,
+    is_reader,
+    name_of,
+    storage_of,
+)
+from ._encode import TableEncoder, as_frame, some
+from ._encode._read import Values, _numbers_as_words, column_names, columns_of, read_column
+from ._files import FileError
+from ._kmeans import Clusters, Distance
+from ._solver import LARGE, Problem
 
 logger = logging.getLogger("unskew")
 
-# Storage that is read as it is, tile by tile; anything else becomes float64 at the door.
-STORED_AS_GIVEN = [np.float64, np.float32, np.uint8, np.int8, np.bool_]
+# Columns of a table that is read block by block are learned from so many bytes at a time, and at
+# least one at a time.
+COLUMNS_AT_A_TIME = 2**27
 
 
 def check_number(
@@ -50,7 +71,8 @@ def check_word(name: str, value: Any, words: tuple[str, ...]) -> None:
 def check_weights(sample_weight: Any, n: int) -> np.ndarray:
     """Design weights as float64: one per row, finite, none negative, not all zero."""
     if sample_weight is None:
-        return np.ones(n)
+        # Of many rows, one number that stands for all: n float64 less to hold, here and below.
+        return np.ones(n) if n < LARGE else np.broadcast_to(np.float64(1.0), (n,))
     if isinstance(sample_weight, numbers.Real):
         sample_weight = np.full(n, sample_weight)
     given = np.asarray(sample_weight)
@@ -78,7 +100,326 @@ def as_rows(X: Any, n_threads: int | None) -> Rows:
     if sp.issparse(X) and not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
+    if isinstance(X, np.ndarray) and not X.flags.aligned:
+        X = aligned(X)
     return Rows(sp.csr_array(X) if sp.issparse(X) else X, n_threads=n_threads)
+
+
+# --------------------------------------------------------------------------------------------
+# Rows that are not in memory
+
+
+def open_outside(X: Any) -> NpyFile | Blocks | TableBlocks | None:
+    """What X stands for when its rows are not in memory: a file or blocks; None when they are.
+
+    X: path of a .npy or .parquet, np.memmap, or a reader: ``n_blocks``, ``read(i)`` (2-D array or
+    table) and, if it likes, ``sizes`` (rows of each block, which saves a pass), ``columns``, name.
+    """
+    if isinstance(X, (str, os.PathLike)):
+        name = os.fspath(X)
+        if name.endswith(".npy"):
+            return NpyFile.open(name)
+        if name.endswith((".parquet", ".pq")) or os.path.isdir(name):
+            return TableBlocks(ParquetReader(name))
+        raise FileError(
+            f"{name}: X as a path should be a .npy or .parquet file; read other tables first, or "
+            "give a reader with n_blocks and read(i)"
+        )
+    if isinstance(X, np.memmap) and X.ndim == 2:
+        return NpyFile.of_memmap(X)
+    if not is_reader(X):
+        return None
+    n_blocks, name = X.n_blocks, name_of(X)
+    if isinstance(n_blocks, bool) or not isinstance(n_blocks, numbers.Integral) or n_blocks < 1:
+        raise ValueError(f"{name}: n_blocks={n_blocks!r} should be an integer >= 1")
+    first = X.read(0)
+    if as_frame(first) is not None:
+        return TableBlocks(X)
+    return matrix_blocks(X, name)
+
+
+def matrix_blocks(reader: Any, name: str) -> Blocks:
+    """The arrays of a reader; a first pass learns their sizes where it does not tell them."""
+    sizes, kinds, d = [], [], None
+    told = getattr(reader, "sizes", None)
+    for number in range(1 if told is not None else reader.n_blocks):
+        block = check_block(reader.read(number), name, number)
+        if d is not None and block.shape[1] != d:
+            raise ValueError(
+                f"{name}, block {number}: has {block.shape[1]} columns but block 0 has {d}; all "
+                "blocks should have the same"
+            )
+        d = block.shape[1]
+        sizes.append(block.shape[0])
+        kinds.append(storage_of(block.dtype, name))
+    dtype = kinds[0] if len(set(kinds)) == 1 else np.dtype(np.float64)
+    assert d is not None
+    return Blocks(reader.read, sizes if told is None else told, d, dtype, name)
+
+
+def look_at(model: Any, source: Any, names: Any) -> None:
+    """Number and names of the columns of a file or reader, for a model that is fitted to it."""
+    n, d = source.shape
+    if n == 0 or d == 0:
+        raise ValueError(f"{source.name} has {n} rows and {d} columns; both should be >= 1")
+    model.n_features_in_ = d
+    vars(model).pop("feature_names_in_", None)
+    if names is None:
+        return
+    if len(names) != d:
+        raise ValueError(f"{source.name}: names {len(names)} columns but its blocks have {d}")
+    model.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+
+
+class TableBlocks:
+    """The tables of a reader, one under the other. ``matrix(encoder)`` makes them rows."""
+
+    def __init__(self, reader: Any):
+        self.reader, self.name = reader, name_of(reader)
+        self.takes_columns = "columns" in inspect.signature(reader.read).parameters
+        told = getattr(reader, "sizes", None)
+        self.columns = column_names(self.frame(0))
+        if told is None:
+            told = [len(self.frame(number)) for number in range(reader.n_blocks)]
+        self.sizes = list(told)
+        self.shape = (int(sum(self.sizes)), len(self.columns))
+        if 0 in self.shape:
+            raise ValueError(
+                f"{self.name} has {self.shape[0]} rows and {self.shape[1]} columns; both should be "
+                ">= 1"
+            )
+
+    def frame(self, number: int, columns: list[str] | None = None) -> Any:
+        """One block as a narwhals table; its columns are those of the first."""
+        if columns is not None and self.takes_columns:
+            return as_frame(self.reader.read(number, columns=columns))
+        frame = as_frame(self.reader.read(number))
+        if frame is None:
+            raise TypeError(f"{self.name}, block {number}: is not a table, but block 0 is")
+        if number and sorted(column_names(frame)) != sorted(self.columns):
+            raise ValueError(
+                f"{self.name}, block {number}: has the columns {some(column_names(frame))} but "
+                f"block 0 has {some(self.columns)}; all blocks should have the same"
+            )
+        return frame
+
+    def learn(self, encoder: TableEncoder, a: np.ndarray) -> None:
+        """Fit the encoder on whole columns, a few at a time: as in memory."""
+        encoder.fit_columns(self.columns, self._whole_columns(encoder), a)
+
+    def _whole_columns(self, encoder: TableEncoder) -> Iterator[Values]:
+        at_a_time = max(1, COLUMNS_AT_A_TIME // (8 * self.shape[0]))
+        for first in range(0, len(self.columns), at_a_time):
+            names = self.columns[first : first + at_a_time]
+            parts: dict[str, list[Values]] = {name: [] for name in names}
+            for number in range(self.reader.n_blocks):
+                series = columns_of(self.frame(number, names))
+                for name in names:
+                    asked = (encoder.kinds or {}).get(name)
+                    with naming(self.name, number):
+                        # Numbers become categories when all of them are known.
+                        read = read_column(series[name], name, None if asked != "number" else asked)
+                    parts[name].append(read)
+            for name in names:
+                whole = join_values(parts.pop(name), name, self.name)
+                yield as_category(whole) if (encoder.kinds or {}).get(name) == "category" else whole
+
+    def matrix(self, encoder: TableEncoder) -> Blocks:
+        """Blocks of encoded rows."""
+        dtype = getattr(encoder, "dtype", "float64")
+        load = EncodedBlock(self.reader, encoder, self.name)
+        return Blocks(load, self.sizes, encoder.sources_.size, dtype, self.name)
+
+
+class EncodedBlock:
+    """Reads block i and encodes it. An object, so that it can be sent to another process."""
+
+    def __init__(self, reader: Any, encoder: TableEncoder, name: str):
+        self.reader, self.encoder, self.name = reader, encoder, name
+
+    def __call__(self, number: int) -> np.ndarray:
+        with naming(self.name, number):
+            return self.encoder.read(self.reader.read(number)).matrix
+
+
+@contextmanager
+def naming(name: str, number: int):
+    """Errors inside are about block ``number``."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}, block {number}: {error}") from error
+
+
+def join_values(parts: list[Values], name: str, reader: str) -> Values:
+    """One column of all blocks. A block without any known value agrees with every kind."""
+
+    def known(part: Values) -> bool:
+        if part.numbers is not None:
+            return not np.isnan(part.numbers).all()
+        return bool((part.codes >= 0).any())
+
+    told = [number for number, part in enumerate(parts) if known(part)] or [0]
+    first = parts[told[0]]
+    for number in told[1:]:
+        other = parts[number]
+        same_levels = first.kind != "ordered" or other.words == first.words
+        if other.kind != first.kind or not same_levels:
+            levels = "" if same_levels else f" with levels {some(other.words)}"
+            raise ValueError(
+                f"{reader}, block {number}: column {name!r} holds a {other.kind}{levels} but a "
+                f"{first.kind} in block {told[0]}; all blocks should hold the same"
+            )
+    sizes = [part.codes.size if part.numbers is None else part.numbers.size for part in parts]
+    if first.numbers is not None:
+        numbers_ = [
+            np.full(size, np.nan) if part.numbers is None else part.numbers
+            for part, size in zip(parts, sizes)
+        ]
+        return Values(first.kind, np.concatenate(numbers_), None, first.words)
+    words = first.words
+    if first.kind == "text":
+        words = tuple(sorted({word for number in told for word in parts[number].words}))
+    place = {word: at for at, word in enumerate(words)}
+    codes = []
+    for number, (part, size) in enumerate(zip(parts, sizes)):
+        if number not in told:
+            codes.append(np.full(size, -1, dtype=np.int64))
+        else:
+            # Position -1 is the missing value.
+            codes.append(np.array([*(place[word] for word in part.words), -1])[part.codes])
+    return Values(first.kind, None, np.concatenate(codes), words)
+
+
+def as_category(values: Values) -> Values:
+    """A column that was asked for as a category (``kinds``)."""
+    if values.numbers is None:
+        return values
+    if values.kind == "ordered":
+        codes = np.where(np.isnan(values.numbers), -1, values.numbers).astype(np.int64)
+        return Values("text", None, codes, values.words)
+    return _numbers_as_words(values.numbers)
+
+
+# --------------------------------------------------------------------------------------------
+# Starts
+
+
+STARTS = ("partition", "random", "k-means++", "principal")
+
+
+def check_start(init: Any, n: int, K: int, d: int) -> Any:
+    """A word, labels (n,) as int32, or centres (K, d) as float64."""
+    if isinstance(init, str):
+        check_word("init", init, STARTS)
+        return init
+    given = np.asarray(init)
+    if given.dtype.kind not in "iuf":
+        raise TypeError(
+            f"init should be one of {', '.join(map(repr, STARTS))}, an integer array of labels or "
+            f"a float array of centres, not {type(init).__name__} of dtype {given.dtype}"
+        )
+    if given.ndim == 1:
+        if given.shape != (n,):
+            raise ValueError(f"init has {given.size} labels but X has {n} rows")
+        if given.dtype.kind == "f" and not (given == np.floor(given)).all():
+            bad = given[~(given == np.floor(given))][0]
+            raise ValueError(f"init has label {bad}; labels should be integers in 0..{K - 1}")
+        if given.min() < 0 or given.max() >= K:
+            bad = given[(given < 0) | (given >= K)][0]
+            raise ValueError(f"init has label {bad}; labels should be in 0..{K - 1}")
+        return given.astype(np.int32)
+    if given.shape != (K, d):
+        raise ValueError(
+            f"init has shape {given.shape}; centres should be (n_clusters, n_features) = ({K}, {d})"
+        )
+    if not np.isfinite(given).all():
+        k, j = np.argwhere(~np.isfinite(given))[0]
+        raise ValueError(f"init[{k}, {j}]={given[k, j]} should be finite")
+    return given.astype(np.float64)
+
+
+def start_clusters(
+    rows: Any, distance: Distance, a: np.ndarray, K: int, init: Any, rng: Any
+) -> Clusters:
+    """The start every method of this package shares: centres, and each row's label.
+
+    For a partition ("partition", "principal", labels) the labels are the partition itself and the
+    centres its weighted means; otherwise rows go to their nearest centre.
+    """
+    if isinstance(init, str) and init in ("random", "k-means++"):
+        draw = _kmeans.start_random if init == "random" else _kmeans.start_plusplus
+        return _kmeans.label(rows, distance, draw(rows, distance, a, K, rng))
+    if not isinstance(init, str) and init.ndim == 2:
+        shift = 0.0 if rows.shift is None else rows.shift[distance.columns]
+        return _kmeans.label(rows, distance, init[:, distance.columns] - shift)
+    if isinstance(init, str) and init == "partition":
+        labels = rng.randint(K, size=rows.n).astype(np.int32)
+    elif isinstance(init, str):
+        labels = _kmeans.start_principal(rows, distance, a, K)
+    else:
+        labels = init
+    C = _kmeans.start_from_labels(rows, distance, a, labels, K)
+
+    def own_distance(tile: Any, own: np.ndarray) -> np.ndarray:
+        F = distance.of(tile)
+        squares, _ = _kmeans.squared_distances(F, C.astype(F.dtype), distance.gaps(tile))
+        return np.maximum(squares[np.arange(own.size), own], 0.0)
+
+    e = rows.gather(own_distance, labels, dense=False)
+    return Clusters(labels, e, C)
+
+
+# --------------------------------------------------------------------------------------------
+# Around a fit
+
+
+# Of more rows than the solver calls many, weights of new rows are learned from about so many.
+ENOUGH = 2**20
+
+
+class _Told(NamedTuple):
+    """Stands for a term whose sums over all rows are known."""
+
+    form: str
+    message: tuple
+
+    def value_and_message(self, w: np.ndarray) -> tuple[float, tuple]:
+        return 0.0, self.message
+
+
+class _ToldBalance(NamedTuple):
+    rectangles: list
+    terms: list[_Told]
+
+    def explicit(self) -> list[_Told]:
+        return self.terms
+
+
+def on_some(problem: Problem, w: np.ndarray, e: np.ndarray) -> tuple:
+    """The problem, w and e on a part of the rows where there are many; sums are those of all."""
+    if problem.rows.n < LARGE:
+        return problem, w, e
+    rows = problem.rows.some(ENOUGH)
+
+    def part(v: np.ndarray) -> np.ndarray:
+        return np.concatenate([v[start:stop] for start, stop in rows.places])
+
+    balance = problem.balance
+    if balance is not None and problem.balance_rate > 0:
+        told = [_Told(term.form, term.value_and_message(w)[1]) for term in balance.explicit()]
+        balance = _ToldBalance(balance.rectangles, told)
+    a = part(problem.a)
+    N = float(a.sum())
+    fewer = problem._replace(
+        rows=rows,
+        balance=balance,
+        a=a,
+        inverse_a=part(problem.inverse_a),
+        N=N,
+        total=problem.total / problem.N * N,
+    )
+    return fewer, part(w), part(e)
 
 
 @contextmanager

@@ -213,7 +213,8 @@ def label_and_sum(rows: Any, distance: Distance, w: np.ndarray, C: np.ndarray) -
         labels, e = assign(F, C, gaps)
         return labels, e, cluster_sums(F, w_, labels, K, gaps)
 
-    labels, e, totals = np.empty(rows.n, dtype=np.int32), np.empty(rows.n), []
+    labels, e = np.empty(rows.n, dtype=np.int32), np.empty(rows.n)
+    totals: list[Any] = []
     for (start, stop), part in zip(rows.bounds, rows.map(both, w, dense=False)):
         labels[start:stop], e[start:stop] = part[0], part[1]
         totals = add_up([totals, part[2]] if totals else [part[2]])

@@ -11,17 +11,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _kmeans, _terms
+from ._blocks import cut
+from ._checkpoint import Keeper, Progress, within
 from ._kmeans import Clusters, Distance
 
 # Quasi-Newton steps on the weights between two rounds of k-means, and the pairs they remember.
 # 10 and 60 gave the same answers on the simulated data; 20 was the fastest.
 WEIGHT_STEPS = 20
 MEMORY = 10
+# From so many rows on, vectors of n numbers are what a fit costs in memory: fewer pairs, in
+# float32 (they only shape the direction; the search decides on J in float64 as ever).
+LARGE = 2**22
+MEMORY_OF_LARGE = 3
 TERMS = ("inertia", "balance", "spread", "margins", "mass")
 
 
@@ -80,11 +87,17 @@ class Problem(NamedTuple):
 
     def value_and_gradient(self, w: np.ndarray, e: np.ndarray) -> tuple[float, np.ndarray]:
         """J and dJ/dw at fixed e."""
-        gradient = self.inertia_rate * e + 2.0 * self.spread_rate * w * self.inverse_a
-        balance = 0.0
+        # In place and in pieces, here and below: of many rows, each vector counts.
+        balance, gradient = 0.0, None
         if self.balance_rate:
-            balance, g = self.balance.value_and_gradient(w)
-            gradient += self.balance_rate * g
+            balance, gradient = self.balance.value_and_gradient(w)
+            gradient *= self.balance_rate
+        gradient = np.zeros(w.size) if gradient is None else gradient
+        for piece in pieces_of(w.size):
+            pull = (2.0 * self.spread_rate) * w[piece]
+            pull *= self.inverse_a[piece]
+            pull += self.inertia_rate * e[piece]
+            gradient[piece] += pull
         if self.margins is not None:
             gradient += self.margin_rate * self.margins.value_and_gradient(w)[1]
         if self.mass_rate:
@@ -123,6 +136,10 @@ def watch_nothing(iteration: int, terms: dict[str, float]) -> bool:
     return False
 
 
+def pieces_of(n: int) -> list[slice]:
+    return [slice(*bounds) for bounds in cut(0, n, 2**18)]
+
+
 # --------------------------------------------------------------------------------------------
 # Descent: true gradient, quasi-Newton, monotone
 
@@ -138,10 +155,12 @@ def step_weights(
     problem: Problem,
     w: np.ndarray,
     e: np.ndarray,
-    *,
     n_steps: int,
+    *,
     tol: float,
     each: Callable[[np.ndarray, float], bool] | None = None,
+    keep: Keeper | None = None,
+    resume: Progress | None = None,
 ) -> WeightStep:
     """Lower J over w at fixed e, on {w >= 0, sum(w) = total, held shares as at the start,
     effective share >= floor}.
@@ -154,11 +173,19 @@ def step_weights(
     Stops when a step lowers J by less than tol |J|, or when no step lowers it; but rows that y = 0
     has put to sleep are woken first where J falls with their weight.
     """
-    y = np.sqrt(w)
-    J, g = _value_and_gradient_in_y(problem, y, e)
-    memory: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=MEMORY)
-    g, on_floor = _tangent(problem, y, g)
-    for done in range(n_steps):
+    large, first = problem.rows.n >= LARGE, 0
+    memory: deque[Any] = deque(maxlen=MEMORY_OF_LARGE if large else MEMORY)
+    if resume is not None:
+        y, g = resume.arrays["y"], resume.arrays["g"]
+        J, on_floor, first = (resume.facts[name] for name in ("J", "on_floor", "done"))
+        for i in range(resume.facts["pairs"]):
+            memory.append((resume.arrays[f"moved{i}"], resume.arrays[f"turned{i}"]))
+    else:
+        y = np.sqrt(w)
+        del w
+        J, g = _value_and_gradient_in_y(problem, y, e)
+        g, on_floor = _tangent(problem, y, g)
+    for done in range(first, n_steps):
         direction = _quasi_newton(g, memory, y)
         if on_floor or problem.held is not None:
             direction = _tangent(problem, y, direction, on_floor)[0]
@@ -172,6 +199,7 @@ def step_weights(
             memory.clear()
             direction = -g * _first_step(y, g)
             found = _search(problem, y, e, J, direction, float(direction @ g))
+        del direction
         woken = False
         if found is None or J - found[1] <= tol * abs(J):
             # At y = 0 the gradient in y vanishes whatever the one in w says.
@@ -186,26 +214,51 @@ def step_weights(
         if woken or on_floor != was_on_floor:
             memory.clear()
         else:
-            moved, turned = y_new - y, g_new - g
+            moved, turned = np.subtract(y_new, y, out=y), np.subtract(g_new, g, out=g)
             if moved @ turned > 1e-10 * np.linalg.norm(moved) * np.linalg.norm(turned):
-                memory.append((moved, turned))
+                kept = np.float32 if large else np.float64
+                memory.append((moved.astype(kept, copy=False), turned.astype(kept, copy=False)))
         fall = J - J_new
         y, J, g = y_new, J_new, g_new
+        found = y_new = g_new = moved = turned = None
         if each is not None and each(_weights(problem, y), J):
             return WeightStep(_weights(problem, y), J, done + 1, False)
         if fall <= tol * abs(J):
             return WeightStep(_weights(problem, y), J, done + 1, True)
+        if keep is not None:
+            keep(partial(_where_the_step_is, y, J, g, on_floor, memory, done + 1))
     return WeightStep(_weights(problem, y), J, n_steps, False)
+
+
+def _where_the_step_is(y, J, g, on_floor, memory, done) -> Progress:
+    arrays = {f"moved{i}": moved for i, (moved, _) in enumerate(memory)}
+    arrays |= {f"turned{i}": turned for i, (_, turned) in enumerate(memory)}
+    facts = {"J": float(J), "on_floor": bool(on_floor), "done": done, "pairs": len(memory)}
+    return Progress({"y": y, "g": g, **arrays}, facts)
 
 
 def _weights(problem: Problem, y: np.ndarray) -> np.ndarray:
     w = y * y
-    return w * (problem.total / w.sum())
+    w *= problem.total / w.sum()
+    return w
+
+
+def _even(problem: Problem) -> np.ndarray:
+    """Weights of the start: every multiplier the same."""
+    a, rate = problem.a, problem.total / problem.N
+    return a * rate if a.strides != (0,) else np.broadcast_to(a[0] * rate, a.shape)
 
 
 def _in_y(y: np.ndarray, w: np.ndarray, gradient: np.ndarray, total: float) -> np.ndarray:
-    """Chain rule of w = total y^2 / ||y||^2."""
-    return 2.0 * y * (gradient - (gradient @ w) / total) * (total / float(y @ y))
+    """Chain rule of w = total y^2 / ||y||^2: 2 y (gradient - gradient.w / total) total / ||y||^2.
+
+    Overwrites ``gradient``.
+    """
+    gradient -= (gradient @ w) / total
+    gradient *= y
+    gradient *= 2.0
+    gradient *= total / float(y @ y)
+    return gradient
 
 
 def _value_and_gradient_in_y(problem: Problem, y: np.ndarray, e: np.ndarray):
@@ -220,35 +273,45 @@ def _first_step(y: np.ndarray, g: np.ndarray) -> float:
     return 0.1 * float(np.linalg.norm(y)) / size if size > 0 else 0.0
 
 
+def _dot(one: np.ndarray, other: np.ndarray) -> float:
+    """Inner product in float64, also of vectors kept in float32, without a copy of them."""
+    if one.dtype == other.dtype == np.float64:
+        return float(one @ other)
+    return sum(float(one[p].astype(float) @ other[p].astype(float)) for p in pieces_of(one.size))
+
+
 def _quasi_newton(g: np.ndarray, memory: deque, y: np.ndarray) -> np.ndarray:
     """Two-loop recursion."""
     q = g.copy()
     shares = []
     for moved, turned in reversed(memory):
-        share = float(moved @ q) / float(moved @ turned)
+        share = _dot(moved, q) / _dot(moved, turned)
         shares.append(share)
         q -= share * turned
     if memory:
         moved, turned = memory[-1]
-        q *= float(moved @ turned) / float(turned @ turned)
+        q *= _dot(moved, turned) / _dot(turned, turned)
     else:
         q *= _first_step(y, g)
     for (moved, turned), share in zip(memory, reversed(shares)):
-        q += (share - float(turned @ q) / float(moved @ turned)) * moved
-    return -q
+        q += (share - _dot(turned, q) / _dot(moved, turned)) * moved
+    return np.negative(q, out=q)
 
 
 def _search(problem, y, e, J, direction, slope):
     """Halve the step until J falls enough; None when rounding is reached first."""
     size = 1.0
     while size > 1e-12:
-        trial = _feasible(problem, y + size * direction)
+        trial = size * direction
+        trial += y
+        trial = _feasible(problem, trial)
         J_trial, g_trial = _value_and_gradient_in_y(problem, trial, e)
         if np.isfinite(J_trial) and np.isfinite(g_trial).all() and J_trial < J:
             if J_trial <= J + 1e-4 * size * slope:
                 return trial, J_trial, g_trial
         elif abs(size * slope) < 1e-15 * abs(J):
             return None
+        del trial, g_trial
         size *= 0.5
     return None
 
@@ -260,14 +323,17 @@ def _wake(problem: Problem, y: np.ndarray, e: np.ndarray, J: float):
     had more (its reduced derivative in w is negative): w = 0 is a minimum in y, not in w.
     """
     w = _weights(problem, y)
-    gradient = problem.value_and_gradient(w, e)[1]
-    reduced = gradient - (gradient @ w) / problem.total
-    even = problem.a * (problem.total / problem.N)
+    reduced = problem.value_and_gradient(w, e)[1]
+    reduced -= (reduced @ w) / problem.total
+    even = _even(problem)
     asleep = (w < 1e-3 * even) & (reduced < 0)
-    gain = -float(reduced[asleep] @ even[asleep])
+    gain = -float(reduced[asleep] @ np.ascontiguousarray(even[asleep]))
+    del reduced
     share = 0.1
     while asleep.any() and share > 1e-7:
-        trial = _feasible(problem, np.sqrt(w + share * even * asleep))
+        trial = asleep * (even * share if even.strides != (0,) else even[0] * share)
+        trial += w
+        trial = _feasible(problem, np.sqrt(trial, out=trial))
         J_trial, g_trial = _value_and_gradient_in_y(problem, trial, e)
         if np.isfinite(g_trial).all() and J_trial <= J - 1e-4 * share * gain and J_trial < J:
             return trial, J_trial, g_trial
@@ -290,7 +356,7 @@ def _feasible(problem: Problem, y: np.ndarray) -> np.ndarray:
         return y
     # share = 1 / (1 + r^2 v) with v = sum(a (m - 1)^2) / N for m of mean 1.
     r = np.sqrt((1.0 / problem.floor - 1.0) / (1.0 / share - 1.0))
-    even = problem.a * (problem.total / problem.N)
+    even = _even(problem)
     # A hair inside, so that rounding does not put the result below the floor.
     return np.sqrt(even + r * (1 - 1e-12) * (w - even)) * np.where(y < 0, -1.0, 1.0)
 
@@ -301,20 +367,30 @@ def _tilted(problem: Problem, y: np.ndarray) -> np.ndarray:
     group has lost all weight), which no search accepts."""
     T = problem.held
     wanted = T.T @ problem.a / problem.N
-    p = _weights(problem, y) / problem.total
+    p = _weights(problem, y)
+    p /= problem.total
     tilt = np.ones_like(y)
     for _ in range(30):
         error = T.T @ p - wanted
         if np.abs(error).max() < 1e-13:
-            return y * np.sqrt(tilt)
+            return y * np.sqrt(tilt, out=tilt)
         shares = error + wanted
-        covariance = (T.T @ (T * p[:, None])).toarray() - np.outer(shares, shares)
+        covariance = _gram(T, p) - np.outer(shares, shares)
         move = T @ np.linalg.lstsq(covariance, error, rcond=1e-12)[0]
-        factor = np.exp(-np.clip(move - move @ p, -2.0, 2.0))
+        move -= move @ p
+        np.negative(np.clip(move, -2.0, 2.0, out=move), out=move)
+        factor = np.exp(move, out=move)
         tilt *= factor
-        p = p * factor
+        p *= factor
         p /= p.sum()
     return y * np.sqrt(tilt) if np.abs(error).max() < 1e-9 else np.full_like(y, np.nan)
+
+
+def _gram(T: Any, w: np.ndarray) -> np.ndarray:
+    """T' diag(w) T."""
+    if w.size < LARGE:
+        return (T.T @ (T * w[:, None])).toarray()
+    return sum((T[p].T @ (T[p] * w[p, None])).toarray() for p in pieces_of(w.size))
 
 
 def _tangent(
@@ -331,7 +407,7 @@ def _tangent(
     if problem.held is not None:
         T = problem.held
         shares = T.T @ w / problem.total
-        gram = (T.T @ (T * w[:, None])).toarray() / problem.total - np.outer(shares, shares)
+        gram = _gram(T, w) / problem.total - np.outer(shares, shares)
         along = T.T @ (y * g) / float(y @ y) - shares * float(y @ g) / float(y @ y)
         part = np.linalg.lstsq(gram, along, rcond=1e-12)[0]
         g = g - y * (T @ part - shares @ part)
@@ -351,28 +427,44 @@ def _tangent(
 
 
 def descend(
-    problem: Problem,
-    start: Clusters,
-    *,
-    max_iter: int,
-    tol: float,
-    watch: Watcher = watch_nothing,
+    problem: Problem, start: Any, *, max_iter, tol, watch=watch_nothing, keep=None, resume=None
 ) -> Solution:
     """k-means at fixed weights until it settles, then the weights at fixed clusters; in turn.
 
     J never rises: each half lowers it, and a half that would not is not taken. Ends "converged"
-    when a whole round lowers J by no more than tol |J|.
+    when a whole round lowers J by no more than tol |J|. ``resume`` takes the place of ``start``.
     """
     assert problem.distance is not None
     rows, distance = problem.rows, problem.distance
-    w = problem.a * (problem.total / problem.N)
-    history, before = History(), np.inf
-    clusters, status, round_ = start, "max_iter", 0
-    for round_ in range(1, max_iter + 1):
-        clusters, _ = _kmeans.lloyd(rows, distance, w, clusters)
-        step = step_weights(problem, w, clusters.e, n_steps=WEIGHT_STEPS, tol=0.1 * tol)
-        w = step.w
-        terms = problem.split(w, clusters.e, step.objective)
+    history, before, status, first, inside = History(), np.inf, "max_iter", 1, None
+    if resume is not None:
+        arrays, facts = resume
+        history.rows, before, first = list(facts["history"]), facts["before"], facts["round"]
+        clusters = Clusters(arrays["labels"], arrays["e"], arrays["C"])
+        inside = resume if facts["inside"] else None
+        w = arrays["y"] if inside else arrays["w"]
+    else:
+        assert start is not None
+        w, clusters, start = _even(problem), start, None
+
+    def stand(inside: bool = True, **more: Any) -> Progress:
+        arrays = {"labels": clusters.labels, "e": clusters.e, "C": clusters.C}
+        facts = {"history": history.rows, "before": before, "inside": inside}
+        return Progress({**arrays, **more}, {**facts, "round": round_ + (not inside)})
+
+    round_ = first - 1
+    for round_ in range(first, max_iter + 1):
+        if inside is None:
+            clusters, _ = _kmeans.lloyd(rows, distance, w, clusters)
+        # The old weights are handed over: nobody holds them while the new ones are sought.
+        old, keeper, small = [w], within(keep, stand), 0.1 * tol
+        del w
+        step = step_weights(
+            problem, old.pop(), clusters.e, WEIGHT_STEPS, tol=small, keep=keeper, resume=inside
+        )
+        w, J, inside, resume = step.w, step.objective, None, None
+        del step
+        terms = problem.split(w, clusters.e, J)
         J = history.add(terms)
         if not np.isfinite(J):
             status = "non-finite"
@@ -384,6 +476,8 @@ def descend(
             status = "converged"
             break
         before = J
+        if keep is not None and round_ < max_iter:
+            keep(partial(stand, inside=False, w=w))
     # The last weights moved the centres once more; labels, centres and weights end consistent.
     clusters, _ = _kmeans.lloyd(rows, distance, w, clusters)
     if status != "non-finite":
@@ -395,22 +489,26 @@ def descend(
 
 
 def descend_weights(
-    problem: Problem, *, max_iter: int, tol: float, watch: Watcher = watch_nothing
+    problem: Problem, *, max_iter, tol, watch=watch_nothing, keep=None, resume=None
 ) -> Solution:
     """The weights alone: no clusters, so one long weight step."""
     e = np.zeros(problem.rows.n)
-    w = problem.a * (problem.total / problem.N)
+    w = _even(problem)
     history = History()
+    if resume is not None:
+        history.rows = list(resume.facts["history"])
 
     def each(w: np.ndarray, J: float) -> bool:
         terms = problem.split(w, e, J)
         history.add(terms)
         return watch(len(history.rows), terms)
 
-    step = step_weights(problem, w, e, n_steps=max_iter, tol=0.1 * tol, each=each)
-    status = (
-        "converged" if step.settled else ("max_iter" if step.n_steps == max_iter else "stopped")
+    how: Any = {"n_steps": max_iter, "tol": 0.1 * tol, "each": each, "resume": resume}
+    step = step_weights(
+        problem, w, e, keep=within(keep, lambda: Progress({}, {"history": history.rows})), **how
     )
+    early = "max_iter" if step.n_steps == max_iter else "stopped"
+    status = "converged" if step.settled else early
     return Solution(step.w, None, step.objective, history.arrays(), step.n_steps, status)
 
 
@@ -419,12 +517,7 @@ def descend_weights(
 
 
 def follow_paper(
-    problem: Problem,
-    start: Clusters | None,
-    *,
-    max_iter: int,
-    tol: float,
-    watch: Watcher = watch_nothing,
+    problem: Problem, start: Any, *, max_iter, tol, watch=watch_nothing, keep=None, resume=None
 ) -> Solution:
     """The published steps, kept as they are where they differ from the text.
 
@@ -438,8 +531,23 @@ def follow_paper(
     v_before, step = v.copy(), 1.0
     clusters, history = start, History()
     e = np.zeros(rows.n)
-    status, iteration = "max_iter", 0
-    for iteration in range(1, max_iter + 1):
+    status, first = "max_iter", 1
+    if resume is not None:
+        arrays, facts = resume
+        v, v_before, step = arrays["v"], arrays["v_before"], facts["step"]
+        history.rows, first = list(facts["history"]), facts["iteration"] + 1
+        if "labels" in arrays:
+            clusters = Clusters(arrays["labels"], arrays["e"], arrays["C"])
+
+    def stand() -> Progress:
+        arrays = {"v": v, "v_before": v_before}
+        if clusters is not None:
+            arrays |= {"labels": clusters.labels, "e": clusters.e, "C": clusters.C}
+        facts = {"step": step, "iteration": iteration, "history": history.rows}
+        return Progress(arrays, facts)
+
+    iteration = first - 1
+    for iteration in range(first, max_iter + 1):
         if clusters is not None and distance is not None:
             C, empty = _kmeans.update(rows, distance, v * v, clusters.labels, clusters.C)
             clusters = _label_present(rows, distance, C, empty)
@@ -469,6 +577,8 @@ def follow_paper(
         if iteration > 1 and abs(objective - history.rows[-2]["objective"]) < tol:
             status = "converged"
             break
+        if keep is not None and iteration < max_iter:
+            keep(stand)
     arrays = history.arrays()
     return Solution(v * v, clusters, float(arrays["objective"][-1]), arrays, iteration, status)
 

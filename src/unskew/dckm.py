@@ -19,13 +19,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _effects, _kmeans, _solver
+from ._checkpoint import Progress, best_so_far, note_best, open_checkpoint, within
 from ._decorrelator import TO_THE_CALLER, _Decorrelator, with_callbacks
 from ._door import (
-    as_rows,
     check_number,
+    check_start,
     check_weights,
     check_word,
     spoken,
+    start_clusters,
     whole_or_not_at_all,
 )
 from ._encode import Encoded
@@ -33,70 +35,6 @@ from ._kmeans import Clusters, Distance
 from ._profiles import describe_clusters, describe_effects, summarise_clusters
 
 logger = logging.getLogger("unskew")
-
-STARTS = ("partition", "random", "k-means++", "principal")
-
-
-def check_start(init: Any, n: int, K: int, d: int) -> Any:
-    """A word, labels (n,) as int32, or centres (K, d) as float64."""
-    if isinstance(init, str):
-        check_word("init", init, STARTS)
-        return init
-    given = np.asarray(init)
-    if given.dtype.kind not in "iuf":
-        raise TypeError(
-            f"init should be one of {', '.join(map(repr, STARTS))}, an integer array of labels or "
-            f"a float array of centres, not {type(init).__name__} of dtype {given.dtype}"
-        )
-    if given.ndim == 1:
-        if given.shape != (n,):
-            raise ValueError(f"init has {given.size} labels but X has {n} rows")
-        if given.dtype.kind == "f" and not (given == np.floor(given)).all():
-            bad = given[~(given == np.floor(given))][0]
-            raise ValueError(f"init has label {bad}; labels should be integers in 0..{K - 1}")
-        if given.min() < 0 or given.max() >= K:
-            bad = given[(given < 0) | (given >= K)][0]
-            raise ValueError(f"init has label {bad}; labels should be in 0..{K - 1}")
-        return given.astype(np.int32)
-    if given.shape != (K, d):
-        raise ValueError(
-            f"init has shape {given.shape}; centres should be (n_clusters, n_features) = ({K}, {d})"
-        )
-    if not np.isfinite(given).all():
-        k, j = np.argwhere(~np.isfinite(given))[0]
-        raise ValueError(f"init[{k}, {j}]={given[k, j]} should be finite")
-    return given.astype(np.float64)
-
-
-def start_clusters(
-    rows: Any, distance: Distance, a: np.ndarray, K: int, init: Any, rng: Any
-) -> Clusters:
-    """The start every method of this package shares: centres, and each row's label.
-
-    For a partition ("partition", "principal", labels) the labels are the partition itself and the
-    centres its weighted means; otherwise rows go to their nearest centre.
-    """
-    if isinstance(init, str) and init in ("random", "k-means++"):
-        draw = _kmeans.start_random if init == "random" else _kmeans.start_plusplus
-        return _kmeans.label(rows, distance, draw(rows, distance, a, K, rng))
-    if not isinstance(init, str) and init.ndim == 2:
-        shift = 0.0 if rows.shift is None else rows.shift[distance.columns]
-        return _kmeans.label(rows, distance, init[:, distance.columns] - shift)
-    if isinstance(init, str) and init == "partition":
-        labels = rng.randint(K, size=rows.n).astype(np.int32)
-    elif isinstance(init, str):
-        labels = _kmeans.start_principal(rows, distance, a, K)
-    else:
-        labels = init
-    C = _kmeans.start_from_labels(rows, distance, a, labels, K)
-
-    def own_distance(tile: Any, own: np.ndarray) -> np.ndarray:
-        F = distance.of(tile)
-        squares, _ = _kmeans.squared_distances(F, C.astype(F.dtype), distance.gaps(tile))
-        return np.maximum(squares[np.arange(own.size), own], 0.0)
-
-    e = rows.gather(own_distance, labels, dense=False)
-    return Clusters(labels, e, C)
 
 
 class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Decorrelator):
@@ -154,7 +92,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         weights stay at 1. "both": the balance is measured between suspects and x - B'z, so that
         weights have to undo the selection only; weights then follow balance and spread alone. New
         rows need their suspects' values. Starts come from the raw rows, from rows with the suspects
-        regressed out, and (both) from the weights-only solution; see ``starts_``.
+        regressed out, and (both) from the weights-only solution, which is kept as it is where
+        the footprint is faint; see ``starts_``.
     effect_degree : int in 1..5 or "bins", default=1
         Effects of suspects that are numbers: polynomials of that degree, or one per quantile bin.
     effect_ridge : float, default=1e-3
@@ -190,6 +129,12 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         of it that use BLAS meanwhile run it on one thread too. Fits in parallel threads do not
         disturb each other.
     random_state : int, RandomState or None
+    checkpoint : str, Path or None
+        File in which a long fit notes where it stands, every ``checkpoint_seconds`` (60) or more;
+        gone when the fit is done. Not with ``adjust`` "effects" or "both".
+    resume : bool, default=True
+        Whether a fit goes on where its checkpoint says: the same call after a kill ends with the
+        same bits. A checkpoint of other rows or settings is an error. False: starts anew.
     verbose : int
         1 logs each start, 2 each iteration (logger "unskew").
 
@@ -294,6 +239,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         n_bins=5,
         n_threads=None,
         random_state=None,
+        checkpoint=None,
+        checkpoint_seconds=60.0,
+        resume=True,
         verbose=0,
     ):
         self.n_clusters = n_clusters
@@ -318,6 +266,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         self.n_bins = n_bins
         self.n_threads = n_threads
         self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.checkpoint_seconds = checkpoint_seconds
+        self.resume = resume
         self.verbose = verbose
 
     def _check_parameters(self) -> None:
@@ -334,6 +285,11 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
             check_number("effect_degree", self.effect_degree, numbers.Integral, low=1, high=5)
         check_number("effect_ridge", self.effect_ridge, low=0)
         if self.adjust != "weights":
+            if self.checkpoint is not None:
+                raise ValueError(
+                    f"checkpoint={str(self.checkpoint)!r} should go with adjust='weights'; fits "
+                    f"with adjust={self.adjust!r} do not note where they stand"
+                )
             if self.suspects is None:
                 raise ValueError(
                     f"adjust={self.adjust!r} takes the effects of suspects out, but suspects=None; "
@@ -351,7 +307,10 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
 
         Parameters
         ----------
-        X : array or CSR matrix (n, d), or a pandas, polars or pyarrow table
+        X : array or CSR matrix (n, d), a pandas, polars or pyarrow table, or rows outside memory
+            Outside memory: path of a .npy or .parquet file, np.memmap, ``unskew.ParquetReader``, or
+            any object with ``n_blocks`` and ``read(i)`` (a 2-D array or a table); read again block
+            by block in each pass, the same result as in memory (see docs/scale.md).
             Arrays are taken as they are: float32 and float64 are computed in their own precision;
             uint8, int8 and bool are kept and read tile by tile in float32. Tables, with columns of
             any type and gaps, go through ``encoder``.
@@ -382,27 +341,49 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                 context.call_on_fit_task_begin(estimator=self, X=X)
             with rows.threads():
                 if self.adjust == "weights":
-                    self._fit_weights(encoded, init, seeds, context)
+                    checkpoint, *kept = open_checkpoint(self, encoded, seeds)
+                    posed, best = self._fit_weights(encoded, init, context, checkpoint, *kept)
+                    self._store(posed, best)
+                    self._store_clusters(encoded, best)
+                    if checkpoint is not None:
+                        checkpoint.remove()
                 else:
                     self._fit_effects(encoded, init, seeds, context)
             if context is not None:
                 context.call_on_fit_task_end(estimator=self, X=X)
         return self
 
-    def _fit_weights(self, encoded: Encoded, init: Any, seeds: np.ndarray, context: Any) -> None:
+    def _fit_weights(self, encoded: Encoded, init, context, checkpoint, before, seeds):
         rows, a, K, n_init = encoded.rows, encoded.a, self.n_clusters, seeds.size - 1
         posed = self._make_problem(encoded, encoded.distance, seeds[-1])
         solve = _solver.follow_paper if self.solver == "paper" else _solver.descend
-        best = None
+        best, first, resume = None, 0, None
+        if before is not None:
+            first, found = before.facts["start"], best_so_far(before)
+            best = None if found is None else _solver.Solution(**found)
+            resume = before if before.facts["begun"] else None
+
+        def stand(begun: bool = True) -> Progress:
+            return note_best(best, seeds, number + (not begun), begun)
+
+        keep = None if checkpoint is None else within(checkpoint.keep, stand)
         for number, seed in enumerate(seeds[:-1]):
+            if number < first:
+                continue
             sub = None
             if context is not None:
                 sub = context.subcontext(task_name="start", max_subtasks=self.max_iter)
                 sub.call_on_fit_task_begin(estimator=self)
-            generator = np.random.RandomState(seed)
-            start = start_clusters(rows, encoded.distance, a, K, init, generator)
             watch = self._watcher(sub, self.verbose > 1, f"start {number + 1}, ")
-            found = solve(posed.problem, start, max_iter=self.max_iter, tol=self.tol, watch=watch)
+            # A list, so that nobody holds the start once the solver has left it behind.
+            start, at, n, tol = [None], resume, self.max_iter, self.tol
+            if at is None:
+                random = np.random.RandomState(seed)
+                start = [start_clusters(rows, encoded.distance, a, K, init, random)]
+            found = solve(
+                posed.problem, start.pop(), max_iter=n, tol=tol, watch=watch, keep=keep, resume=at
+            )
+            resume = at = None
             if self.verbose:
                 logger.info(
                     "start %d of %d: objective %.8g after %d iterations, %s",
@@ -416,8 +397,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                 sub.call_on_fit_task_end(estimator=self)
             if best is None or found.objective < best.objective:
                 best = found
-        self._store(posed, best)
-        self._store_clusters(encoded, best)
+            if checkpoint is not None and number + 1 < n_init:
+                checkpoint.keep(lambda: stand(begun=False))
+        return posed, best
 
     def _fit_effects(self, encoded: Encoded, init: Any, seeds: np.ndarray, context: Any) -> None:
         if encoded.rows.sparse:
@@ -462,8 +444,12 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         if self.verbose:
             for told in self.starts_:
                 logger.info("start %s: %s", told["start"], told)
-        # The weights do not look at the inertia here: nor does weights_for.
-        ended = posed._replace(problem=chosen.problem._replace(inertia_rate=0.0))
+        ended = posed._replace(problem=chosen.problem)
+        if chosen.footprint is None:
+            # The weights did not look at the inertia: nor does weights_for.
+            ended = posed._replace(problem=chosen.problem._replace(inertia_rate=0.0))
+        elif chosen.problem.balance is not None:
+            ended = ended._replace(B0=chosen.problem.balance.value(encoded.a))
         self._store(ended, chosen.solution)
         self._store_clusters(encoded._replace(distance=chosen.fit.distance), chosen.solution)
         names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
@@ -520,8 +506,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                 stacklevel=TO_THE_CALLER,
             )
 
-    def _new_rows(self, X: Any, stacklevel: int = 4):
-        matrix, unknown = self._new_matrix(X, stacklevel)
+    def _new_rows(self, X: Any, told: list):
+        matrix, unknown = self._new_matrix(X, told)
         distance, centres = self._distance, self._centres
         if unknown:
             # Values that have no place: noted in further columns, and left out of the distance.
@@ -536,21 +522,22 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                 if distance.effects is not None and source in self.suspects_:
                     own = np.flatnonzero(self.encoder_.sources_ == source)
                     matrix[np.ix_(unknown[source], own)] = self._means[own]  # an average effect
-            matrix = np.column_stack([matrix, *(lost.astype(float) for lost in unknown.values())])
+            notes = [lost.astype(matrix.dtype) for lost in unknown.values()]
+            matrix = np.column_stack([matrix, *notes])
             variances = distance.variances if distance.variances is not None else self._variances
             distance = replace(
                 distance, at=np.array(at, int), noted=np.array(noted, int), variances=variances
             )
         shift = self._shift
-        rows = as_rows(matrix, self.n_threads)
+        rows = self._rows_of(matrix)
         if rows.sparse and shift is not None:
             return rows, distance, centres + shift[distance.columns]
         if unknown and shift is not None:
             shift = np.append(shift, np.zeros(len(unknown), dtype=shift.dtype))
         return rows.with_shift(shift), distance, centres
 
-    def _rows_and_distances(self, X: Any) -> tuple[Any, np.ndarray]:
-        rows, distance, C = self._new_rows(X)
+    def _rows_and_distances(self, X: Any, told: list) -> tuple[Any, np.ndarray]:
+        rows, distance, C = self._new_rows(X, told)
         with rows.threads():
             return rows, _kmeans.label(rows, distance, C[self._chosen]).e
 
@@ -569,22 +556,30 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
 
     def predict(self, X):
         """Nearest centre of each row, by the columns of the distance. Returns labels (n,)."""
-        rows, distance, C = self._new_rows(X)
-        with rows.threads():
-            return self._chosen[_kmeans.label(rows, distance, C[self._chosen]).labels]
+
+        def nearest(X: Any, told: list) -> np.ndarray:
+            rows, distance, C = self._new_rows(X, told)
+            with rows.threads():
+                return self._chosen[_kmeans.label(rows, distance, C[self._chosen]).labels]
+
+        return self._answer(X, nearest)
 
     def transform(self, X):
         """Distance of each row to each centre. Returns an array (n, n_clusters)."""
-        rows, distance, C = self._new_rows(X, stacklevel=5)
-        out = np.empty((rows.n, self.n_clusters), dtype=rows.dtype)
-        with rows.threads():
-            parts = rows.map(
-                lambda tile: _kmeans.distances(distance.of(tile), C, distance.gaps(tile)),
-                dense=False,
-            )
-            for (start, stop), part in zip(rows.bounds, parts):
-                out[start:stop] = part
-        return out
+
+        def distances(X: Any, told: list) -> np.ndarray:
+            rows, distance, C = self._new_rows(X, told)
+            out = np.empty((rows.n, self.n_clusters), dtype=rows.dtype)
+            with rows.threads():
+                parts = rows.map(
+                    lambda tile: _kmeans.distances(distance.of(tile), C, distance.gaps(tile)),
+                    dense=False,
+                )
+                for (start, stop), part in zip(rows.bounds, parts):
+                    out[start:stop] = part
+            return out
+
+        return self._answer(X, distances, stacklevel=4)
 
     def fit_predict(self, X, y=None, sample_weight=None):
         """fit, then the labels of the same rows."""
@@ -593,10 +588,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     def score(self, X, y=None, sample_weight=None):
         """Minus the mean squared distance of rows to their nearest centre, weighted by
         ``sample_weight``: larger is better."""
-        rows, distance, C = self._new_rows(X)
-        a = check_weights(sample_weight, rows.n)
-        with rows.threads():
-            e = _kmeans.label(rows, distance, C[self._chosen]).e
+        e = self._answer(X, lambda X, told: self._rows_and_distances(X, told)[1])
+        a = check_weights(sample_weight, e.size)
         return -float(a @ e) / float(a.sum())
 
     def _shift_of(self, columns: np.ndarray) -> np.ndarray:

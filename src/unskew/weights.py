@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sklearn.utils import check_random_state
 
 from . import _solver
+from ._checkpoint import Progress, open_checkpoint, within
 from ._decorrelator import _Decorrelator, with_callbacks
 from ._door import spoken, whole_or_not_at_all
 
@@ -55,6 +58,8 @@ class DecorrelationWeights(_Decorrelator):
         number. BLAS is held to one thread in the whole process during a fit.
     random_state : int, RandomState or None
         Only for very wide data, where the loss is estimated with random probes.
+    checkpoint, checkpoint_seconds, resume
+        A file in which a long fit notes where it stands, and whether to go on from it: see DCKM.
     verbose : int
         1 logs each step (logger "unskew").
 
@@ -108,6 +113,9 @@ class DecorrelationWeights(_Decorrelator):
         tol=1e-4,
         n_threads=None,
         random_state=None,
+        checkpoint=None,
+        checkpoint_seconds=60.0,
+        resume=True,
         verbose=0,
     ):
         self.balance_strength = balance_strength
@@ -125,6 +133,9 @@ class DecorrelationWeights(_Decorrelator):
         self.tol = tol
         self.n_threads = n_threads
         self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.checkpoint_seconds = checkpoint_seconds
+        self.resume = resume
         self.verbose = verbose
 
     @with_callbacks
@@ -133,7 +144,7 @@ class DecorrelationWeights(_Decorrelator):
 
         Parameters
         ----------
-        X : array or CSR matrix (n, d), or a pandas, polars or pyarrow table
+        X : array or CSR matrix (n, d), table, or rows outside memory: see DCKM
         y : ignored
         sample_weight : array (n,) or None
             Design weights a: weight 2 = the row twice, 0 = the row absent.
@@ -145,20 +156,26 @@ class DecorrelationWeights(_Decorrelator):
         with whole_or_not_at_all(self), spoken(self.verbose):
             self._check_parameters()
             encoded = self._at_the_door(X, sample_weight, "all")
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            seeds = check_random_state(self.random_state).randint(2**31 - 1, size=1)
             context = None
             if hasattr(self, "_init_callback_context"):
                 context = self._init_callback_context(max_subtasks=self.max_iter)
                 context.call_on_fit_task_begin(estimator=self, X=X)
             with encoded.rows.threads():
-                posed = self._make_problem(encoded, None, seed)
+                checkpoint, before, seeds = open_checkpoint(self, encoded, seeds)
+                posed = self._make_problem(encoded, None, int(seeds[0]))
                 watch = self._watcher(context, speak=self.verbose > 0)
-                how = {"max_iter": self.max_iter, "tol": self.tol, "watch": watch}
+                told = Progress({}, {"seeds": seeds.tolist()})
+                keep = None if checkpoint is None else within(checkpoint.keep, lambda: told)
+                how: Any = {"max_iter": self.max_iter, "tol": self.tol, "watch": watch}
+                how |= {"keep": keep, "resume": before}
                 if self.solver == "paper":
                     solution = _solver.follow_paper(posed.problem, None, **how)
                 else:
                     solution = _solver.descend_weights(posed.problem, **how)
                 self._store(posed, solution)
+                if checkpoint is not None:
+                    checkpoint.remove()
             if context is not None:
                 context.call_on_fit_task_end(estimator=self, X=X)
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,10 +11,12 @@ import scipy.sparse as sp
 
 from .._blocks import Rows
 from .._kmeans import Distance, weighted_cuts
-from .._terms import Pairs, Treatments
+from .._terms import Pairs, Treatments, add_up
 
 # Columns whose mean is more than this many standard deviations from 0 are shifted by it.
 FAR_FROM_ZERO = 8.0
+# Bytes of whole columns of rows outside memory that are held at a time, and one at least.
+COLUMNS_AT_A_TIME = 2**27
 
 
 @dataclass(frozen=True)
@@ -153,9 +156,11 @@ def make_treatments(
     values are in none of them. In the (shifted) values of ``rows``."""
     shift = np.zeros(rows.d) if rows.shift is None else rows.shift.astype(np.float64)
     column, above, upto = [], [], []
-    for k in range(rows.d):
-        if not columns.high[k] > columns.low[k]:
-            continue
+    varies = columns.high > columns.low
+    plain = columns.two_valued & (layout.absent < 0)
+    binned = [k for k in np.flatnonzero(varies & ~plain) if layout.levels[k] is None]
+    whole = whole_columns(rows, a, np.array(binned, dtype=np.intp), layout)
+    for k in np.flatnonzero(varies):
         levels, two_values = layout.levels[k], False
         if levels is None and columns.two_valued[k] and layout.absent[k] < 0:
             two_values = True
@@ -165,9 +170,7 @@ def make_treatments(
             cuts = (levels[:-1] + levels[1:]) / 2
             two_values = levels.size == 2
         else:
-            values, weight = rows.columns(np.array([k]))[:, 0], a
-            if layout.absent[k] >= 0:
-                weight = a * (rows.columns(layout.absent[[k]])[:, 0] == 0)
+            values, weight = next(whole)
             if not weight.any():
                 continue
             cuts = weighted_cuts(values, weight, n_bins)
@@ -192,6 +195,49 @@ def make_treatments(
         as_is,
         absent if (absent >= 0).any() else None,
     )
+
+
+def whole_columns(rows: Rows, a: np.ndarray, which: np.ndarray, layout: Layout) -> Iterator[tuple]:
+    """Values of each column and the weights that count for its quantiles (0 where missing).
+
+    Rows outside memory are read as rarely as the room for columns allows; columns of small integers
+    in one pass, as the weight of each of their values.
+    """
+    if not rows.resident and rows.X.dtype.itemsize == 1:
+        yield from small_integers(rows, a, which)
+        return
+    at_a_time = 1 if rows.resident else max(1, COLUMNS_AT_A_TIME // (rows.n * rows.dtype.itemsize))
+    for first in range(0, which.size, at_a_time):
+        some = which[first : first + at_a_time]
+        absent = np.unique(layout.absent[some][layout.absent[some] >= 0])
+        found = rows.columns(np.concatenate([some, absent]) if not rows.resident else some)
+        for place, k in enumerate(some):
+            weight, noted = a, layout.absent[k]
+            if noted >= 0:
+                if rows.resident:
+                    missing = rows.columns(np.array([noted]))[:, 0]
+                else:
+                    missing = found[:, some.size + np.searchsorted(absent, noted)]
+                weight = a * (missing == 0)
+            yield found[:, place], weight
+
+
+def small_integers(rows: Rows, a: np.ndarray, which: np.ndarray) -> Iterator[tuple]:
+    """The values that one byte can hold, shifted as the rows are, and their weights."""
+    shift = np.zeros(rows.d, rows.dtype) if rows.shift is None else rows.shift
+    low = -128 if rows.X.dtype == np.int8 else 0
+    cells = 256 * np.arange(which.size)
+    own = shift[which]
+
+    def weigh(tile: np.ndarray, a_: np.ndarray) -> tuple:
+        values = np.rint(tile[:, which] + own).astype(np.int64) - low + cells
+        weights = np.repeat(a_, which.size)
+        return (np.bincount(values.ravel(), weights=weights, minlength=256 * which.size),)
+
+    if which.size:
+        total = add_up(rows.map(weigh, a))[0].reshape(which.size, 256)
+        for k, weight in zip(which, total):
+            yield np.arange(low, low + 256).astype(rows.dtype) - shift[k], weight
 
 
 def make_pairs(

@@ -1,0 +1,466 @@
+"""DaskDCKM: the same solver on blocks of rows that the workers of a Dask cluster hold or read.
+
+Each pass sends one pure task per block: the kernel, the message and the block's own part of the
+vectors travel in the task, the block's results come back, and the driver puts them together in
+block order. Nothing is left on a worker but blocks that it can make again: a killed worker means
+recomputed blocks and the same bits. Needs ``pip install 'unskew[dask]'``, on the workers too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from ._blocks import (
+    Blocks,
+    NpyFile,
+    Rows,
+    aligned,
+    check_block,
+    cut,
+    one_blas_thread,
+    refuse_non_finite,
+    stacked,
+    storage_of,
+    tile_rows_of_blocks,
+)
+from ._door import EncodedBlock, TableBlocks
+from ._files import need
+from .dckm import DCKM
+
+# Tasks under way per thread of the cluster: one at work, the others on their way to and from it.
+UNDER_WAY = 3
+# Seconds without a scheduler after which a fit gives up, and between two looks.
+PATIENCE, LOOK = 15.0, 2.0
+
+
+class SchedulerGone(ConnectionError):
+    """The scheduler of the cluster does not answer; the message has its address."""
+
+
+# --------------------------------------------------------------------------------------------
+# On the workers: pure functions
+
+
+class Shape(NamedTuple):
+    """What of the rows a kernel may ask for on a worker; the rows stay where they are."""
+
+    n: int
+    d: int
+    dtype: np.dtype
+    shift: np.ndarray | None
+    sparse: bool = False
+    resident: bool = False
+
+
+def on_block(block: Any, work: bytes, vectors: list[np.ndarray], shift: Any, dtype: str) -> list:
+    """Results of a kernel for each tile of a block."""
+    pickle = need("cloudpickle", "dask", "DaskDCKM")
+    kernel, message = pickle.loads(work)
+    block, *vectors = (aligned(array) for array in (block, *vectors))
+    out = []
+    with one_blas_thread():
+        for start, stop in cut(0, len(block), tile_rows_of_blocks(block.shape[1])):
+            tile = block[start:stop].astype(dtype, copy=False)
+            if shift is not None:
+                tile = tile - shift
+            parts = [v[start:stop] for v in vectors]
+            out.append(kernel(tile, *parts, *(() if message is None else (message,))))
+    return out
+
+
+def some_rows(block: Any, which: np.ndarray) -> np.ndarray:
+    return block[which]
+
+
+def make_block(load: Callable, item: Any, dtype: str | None, name: str, number: int) -> np.ndarray:
+    """A block as rows next to each other, checked."""
+    block = check_block(load(item), name, number)
+    stored = storage_of(block.dtype if dtype is None else dtype, name)
+    block = aligned(block, stored)
+    refuse_non_finite(block, f"{name}, block {number}", 0)
+    return block
+
+
+def as_given(block: Any) -> Any:
+    return block
+
+
+class EncodedFrame:
+    """Encodes a table that it is given."""
+
+    def __init__(self, encoder: Any):
+        self.encoder = encoder
+
+    def __call__(self, frame: Any) -> np.ndarray:
+        return self.encoder.read(frame).matrix
+
+
+class ReadNpy:
+    """Reads rows start..stop of a file that all workers see."""
+
+    def __init__(self, source: NpyFile):
+        self.source = source
+
+    def __call__(self, bounds: tuple[int, int]) -> np.ndarray:
+        return self.source.read(*bounds)
+
+
+def length(frame: Any) -> int:
+    return len(frame)
+
+
+def some_columns(frame: Any, names: list) -> Any:
+    return frame[names]
+
+
+# --------------------------------------------------------------------------------------------
+# With the driver
+
+
+class Cluster:
+    """A client, with results in order, few at a time, and an end when the scheduler is gone."""
+
+    def __init__(self, client: Any):
+        self.client = client
+        scheduler = getattr(client, "scheduler", None)
+        self.address = getattr(scheduler, "address", None) or repr(client)
+
+    def submit(self, function: Callable, *arguments: Any) -> Any:
+        """One task, whose key is its own: nothing is served from an earlier one."""
+        dask = need("dask", "dask", "DaskDCKM")
+        self.look()
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+            if dask.is_dask_collection(arguments[0]):
+                task = dask.delayed(function, pure=False)(*arguments)
+                return self.client.compute(task, optimize_graph=False)
+            return self.client.submit(function, *arguments, pure=False)
+
+    def look(self) -> None:
+        if self.client.status in ("closed", "closing", "newly-created"):
+            raise SchedulerGone(
+                f"the scheduler at {self.address} is gone (client is {self.client.status})"
+            )
+
+    def result(self, future: Any) -> Any:
+        """What a task gave; its own error, or SchedulerGone."""
+        errors = need("concurrent.futures", "dask", "DaskDCKM")
+        comm = need("distributed.comm", "dask", "DaskDCKM")
+        since = None
+        while True:
+            try:
+                return future.result(timeout=LOOK)
+            except TimeoutError:
+                if future.status == "error":
+                    raise
+            except (errors.CancelledError, comm.CommClosedError) as error:
+                if future.status != "error":
+                    raise SchedulerGone(
+                        f"the scheduler at {self.address} is gone or has dropped the task ({error})"
+                    ) from error
+                raise
+            if self.client.status == "running":
+                since = None
+                continue
+            since = since or time.monotonic()
+            if self.client.status == "closed" or time.monotonic() - since > PATIENCE:
+                raise SchedulerGone(
+                    f"the scheduler at {self.address} has not answered for "
+                    f"{time.monotonic() - since:.0f} s"
+                )
+
+    def in_order(self, calls: Iterable[Callable[[], Any]]) -> Iterator[Any]:
+        """Results of tasks, in order; a bounded number is under way."""
+        self.look()
+        try:
+            threads = sum(self.client.nthreads().values())
+        except (OSError, TimeoutError) as error:
+            raise SchedulerGone(f"the scheduler at {self.address} is gone ({error})") from error
+        waiting: deque[Any] = deque()
+        for call in calls:
+            waiting.append(call())
+            if len(waiting) >= UNDER_WAY * max(threads, 1):
+                yield self.result(waiting.popleft())
+        while waiting:
+            yield self.result(waiting.popleft())
+
+
+class Held(NamedTuple):
+    """Rows on a cluster: how to make each block, or a future of it.
+
+    blocks   per block a future, or the arguments of make_block
+    sizes    rows of each block
+    """
+
+    cluster: Cluster
+    blocks: list
+    sizes: list[int]
+    d: int
+    dtype: np.dtype
+    name: str
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return sum(self.sizes), self.d
+
+    def bounds(self) -> list[tuple[int, int]]:
+        step = tile_rows_of_blocks(self.d)
+        return [tile for start, stop in stacked(self.sizes) for tile in cut(start, stop, step)]
+
+
+def on_made_block(how: tuple, *arguments: Any) -> list:
+    return on_block(make_block(*how), *arguments)
+
+
+def rows_of_made_block(how: tuple, which: np.ndarray) -> np.ndarray:
+    return some_rows(make_block(*how), which)
+
+
+class ClusterRows(Rows):
+    """Rows whose blocks are on the workers; ``map`` sends one task per block."""
+
+    def __init__(self, X: Held, *, shift: np.ndarray | None = None, n_threads: int | None = None):
+        super().__init__(X, shift=shift, n_threads=1)
+        self.chosen = list(range(len(X.sizes)))
+
+    def __reduce__(self):
+        return Shape, (self.n, self.d, self.dtype, self.shift)
+
+    def with_shift(self, shift: np.ndarray | None) -> ClusterRows:
+        return ClusterRows(self.X, shift=shift)
+
+    def some(self, most: int) -> ClusterRows:
+        """Every so many-th block."""
+        few = ClusterRows(self.X, shift=self.shift)
+        few.chosen = self.chosen[:: -(-self.n // most)]
+        ends = stacked(self.X.sizes)
+        step = tile_rows_of_blocks(self.d)
+        few.places = [tile for b in few.chosen for tile in cut(*ends[b], step)]
+        few.bounds = stacked([stop - start for start, stop in few.places])
+        few.n = few.bounds[-1][1]
+        return few
+
+    def tile(self, number: int, dense: bool = True) -> Any:
+        start, stop = self.places[number]
+        return self.take(np.arange(start, stop))
+
+    def take(self, which: np.ndarray) -> np.ndarray:
+        ends = np.cumsum([0, *self.X.sizes])
+        which = np.asarray(which)
+        of = np.searchsorted(ends, which, side="right") - 1
+        used = np.unique(of)
+        cluster = self.X.cluster
+        parts = cluster.in_order(
+            [lambda b=b: self._task(b, some_rows, which[of == b] - ends[b]) for b in used]
+        )
+        out = np.empty((which.size, self.d), dtype=self.dtype)
+        for b, part in zip(used, parts):
+            out[of == b] = part
+        return out if self.shift is None else out - self.shift
+
+    def _task(self, block: int, function: Callable, *arguments: Any) -> Any:
+        made = self.X.blocks[block]
+        if isinstance(made, tuple):
+            function = {on_block: on_made_block, some_rows: rows_of_made_block}[function]
+        return self.X.cluster.submit(function, made, *arguments)
+
+    def map(
+        self, kernel: Callable, *vectors: np.ndarray, message: Any = None, dense: bool = True
+    ) -> Iterator[Any]:
+        pickle = need("cloudpickle", "dask", "DaskDCKM")
+        work = pickle.dumps((kernel, message))
+        sizes = [self.X.sizes[b] for b in self.chosen]
+
+        def call(block: int, start: int, stop: int) -> Any:
+            parts = [np.ascontiguousarray(v[start:stop]) for v in vectors]
+            return self._task(block, on_block, work, parts, self.shift, str(self.dtype))
+
+        calls = [
+            lambda b=b, s=s, t=t: call(b, s, t)
+            for b, (s, t) in zip(self.chosen, stacked(sizes))
+            if t > s
+        ]
+        for results in self.X.cluster.in_order(calls):
+            yield from results
+
+    def run(self, function: Callable, items: Iterable) -> Iterator[Any]:
+        """With the driver: what is done for pieces of d x t matrices."""
+        yield from map(function, items)
+
+    @contextmanager
+    def threads(self) -> Iterator[Rows]:
+        with one_blas_thread():
+            yield self
+
+
+class FrameReader:
+    """Partitions of a dask dataframe as a reader of tables: whole columns go to the driver."""
+
+    def __init__(self, cluster: Cluster, parts: list, sizes: list[int], columns: list):
+        self.cluster, self.parts, self.sizes = cluster, parts, sizes
+        self.n_blocks, self.name = len(parts), "dask dataframe"
+        self.columns = columns
+
+    def read(self, number: int, columns: Any = None) -> Any:
+        part, columns = self.parts[number], columns or self.columns
+        return self.cluster.result(self.cluster.submit(some_columns, part, list(columns)))
+
+
+class DaskDCKM(DCKM):
+    """DCKM on a Dask cluster: the same solver, rows on the workers, weights with the driver.
+
+    ``fit`` takes dask arrays (rows in chunks; columns become one chunk), dask dataframes (encoded
+    like tables), readers of blocks and files that all workers see, and what DCKM takes, in memory.
+    The driver holds vectors of n numbers, the workers the blocks. The result has the bits of DCKM
+    on the same blocks, and of DCKM on the array where blocks are whole tiles of it
+    (``unskew._blocks.tile_rows``; up to 128 columns). A killed worker changes nothing; without a
+    scheduler the fit ends with SchedulerGone. See docs/scale.md.
+
+    Parameters
+    ----------
+    client : distributed.Client or None
+        None: the one that is current.
+    persist : bool, default=True
+        Whether workers hold the (encoded) blocks between passes; False: they are made again in each
+        pass, for data larger than the cluster's memory.
+    **parameters
+        Those of DCKM. ``n_threads`` is for rows in memory.
+
+    Attributes are those of DCKM. ``to_local()`` gives a DCKM.
+    """
+
+    def __init__(self, client=None, *, persist=True, **parameters):
+        self.client = client
+        self.persist = persist
+        super().__init__(**parameters)
+
+    @classmethod
+    def _get_param_names(cls):
+        return sorted([*DCKM._get_param_names(), "client", "persist"])
+
+    def __sklearn_clone__(self):
+        # Not through deep copies: a client is not copied.
+        parameters = self.get_params(deep=False)
+        own = {name: parameters.pop(name) for name in ("client", "persist")}
+        return type(self)(**own, **{k: clone(v, safe=False) for k, v in parameters.items()})
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "client": None}
+
+    def _cluster(self) -> Cluster:
+        distributed = need("distributed", "dask", "DaskDCKM")
+        client = self.client
+        if client is None:
+            try:
+                client = distributed.get_client()
+            except ValueError as error:
+                raise ValueError(
+                    "client=None should mean the current dask client, but there is none; start "
+                    "one, distributed.Client(...), or pass it"
+                ) from error
+        cluster = Cluster(client)
+        cluster.look()
+        return cluster
+
+    # ------------------------------------------------------------------------------------- door
+    def _outside(self, X: Any) -> Any:
+        kind = type(X).__module__.split(".")[0]
+        if kind in ("dask", "dask_expr") and hasattr(X, "to_delayed"):
+            cluster = self._cluster()
+            if hasattr(X, "npartitions") and hasattr(X, "columns"):
+                return self._frame(X, cluster)
+            return self._array(X, cluster)
+        source = super()._outside(X)
+        if source is None or isinstance(source, TableBlocks):
+            return source
+        cluster = self._cluster()
+        n, d = source.shape
+        if isinstance(source, NpyFile):
+            step = tile_rows_of_blocks(d)
+            rows = max(step, 2**24 // (d * step) * step)
+            items: list = cut(0, n, rows)
+            load: Callable = ReadNpy(source)
+            sizes = [stop - start for start, stop in items]
+        else:
+            items, load = list(range(len(source.starts) - 1)), source.load
+            sizes = [stop - start for start, stop in pairwise(source.starts)]
+        how = [(load, item, str(source.dtype), source.name, i) for i, item in enumerate(items)]
+        return self._held(cluster, how, sizes, d, source.dtype, source.name)
+
+    def _held(self, cluster, how, sizes, d, dtype, name) -> Held:
+        blocks: list = how
+        if self.persist:
+            blocks = [cluster.submit(make_block, *each) for each in how]
+        return Held(cluster, blocks, list(map(int, sizes)), d, np.dtype(dtype), name)
+
+    def _array(self, X: Any, cluster: Cluster) -> Held:
+        if X.ndim != 2:
+            raise ValueError(f"X has shape {X.shape}; a dask array should have rows and columns")
+        if len(X.chunks[1]) > 1:
+            X = X.rechunk({1: -1})
+        d, dtype = int(X.shape[1]), storage_of(X.dtype, "dask array")
+        parts = list(X.to_delayed().ravel())
+        sizes = list(X.chunks[0])
+        if np.isnan(sizes).any():
+            sizes = list(cluster.in_order([lambda p=p: cluster.submit(length, p) for p in parts]))
+        blocks = self._made(cluster, as_given, parts, dtype, "dask array")
+        return Held(cluster, blocks, list(map(int, sizes)), d, dtype, "dask array")
+
+    def _made(self, cluster: Cluster, load: Callable, parts: list, dtype: Any, name: str) -> list:
+        """Blocks of a dask collection: held by the workers, or recipes to be followed each time."""
+        delayed = need("dask", "dask", "DaskDCKM").delayed
+        recipes = [
+            delayed(make_block)(load, part, str(dtype), name, i) for i, part in enumerate(parts)
+        ]
+        return cluster.client.compute(recipes) if self.persist else recipes
+
+    def _frame(self, X: Any, cluster: Cluster) -> TableBlocks:
+        parts = list(X.to_delayed())
+        if self.persist:
+            parts = cluster.client.persist(parts)
+        sizes = list(cluster.in_order([lambda p=p: cluster.submit(length, p) for p in parts]))
+        return TableBlocks(FrameReader(cluster, parts, sizes, list(X.columns)))
+
+    def _rows_of(self, matrix: Any) -> Any:
+        if isinstance(matrix, Held):
+            return ClusterRows(matrix)
+        if isinstance(matrix, Blocks) and isinstance(matrix.load, EncodedBlock):
+            return ClusterRows(self._encoded(matrix))
+        return super()._rows_of(matrix)
+
+    def _encoded(self, matrix: Blocks) -> Held:
+        """Blocks of tables, encoded on the workers."""
+        load = matrix.load
+        sizes = [stop - start for start, stop in pairwise(matrix.starts)]
+        d, dtype, name = matrix.shape[1], matrix.dtype, matrix.name
+        reader = load.reader  # type: ignore[attr-defined]
+        if not isinstance(reader, FrameReader):
+            how = [(load, i, str(dtype), name, i) for i in range(len(sizes))]
+            return self._held(self._cluster(), how, sizes, d, dtype, name)
+        encode = EncodedFrame(load.encoder)  # type: ignore[attr-defined]
+        blocks = self._made(reader.cluster, encode, reader.parts, dtype, name)
+        return Held(reader.cluster, blocks, sizes, d, dtype, name)
+
+    # -------------------------------------------------------------------------------- afterwards
+    def to_local(self) -> DCKM:
+        """A fitted DCKM with the same centres, weights and labels, which needs no cluster."""
+        check_is_fitted(self)
+        own = self.get_params(deep=False)
+        local = DCKM(**{k: v for k, v in own.items() if k not in ("client", "persist")})
+        given = set(own)
+        vars(local).update(
+            {
+                name: value
+                for name, value in vars(self).items()
+                if name not in given and not name.startswith(("_skl", "_callback", "_parent"))
+            }
+        )
+        return local

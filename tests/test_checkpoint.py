@@ -1,0 +1,243 @@
+"""Checkpoints: a fit that was killed goes on and ends with the bits of one that was not."""
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from unskew import DCKM, DecorrelationWeights, _checkpoint
+from unskew._checkpoint import Checkpoint, CheckpointError, Progress
+from unskew._files import FileError
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+FITTED = ("weights_", "labels_", "cluster_centers_", "objective_", "imbalance_", "n_iter_")
+MODELS = {
+    "descent": (DCKM, {"n_clusters": 3, "n_init": 3, "max_iter": 4, "random_state": 0}),
+    "suspects": (
+        DCKM,
+        {
+            "n_clusters": 3,
+            "n_init": 2,
+            "max_iter": 4,
+            "suspects": [0],
+            "min_effective_size": 0.5,
+            "random_state": 0,
+        },
+    ),
+    "paper": (
+        DCKM,
+        {
+            "n_clusters": 3,
+            "n_init": 3,
+            "max_iter": 8,
+            "scale": "paper",
+            "solver": "paper",
+            "random_state": 0,
+        },
+    ),
+    "weights": (DecorrelationWeights, {"max_iter": 15}),
+    "paper weights": (DecorrelationWeights, {"max_iter": 8, "scale": "paper", "solver": "paper"}),
+}
+
+
+def some_rows(n=250, d=6):
+    rng = np.random.default_rng(0)
+    return (rng.random((n, d)) < 0.2 + 0.4 * rng.integers(0, 2, (n, 1))).astype(np.float64)
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing of the fit gets to react."""
+
+
+def fit_until(monkeypatch, model, X, writes):
+    """Fit, killed after so many writes; returns whether it came to that."""
+    written, write = 0, Checkpoint.write
+
+    def count(self, progress):
+        nonlocal written
+        write(self, progress)
+        written += 1
+        if written == writes:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "write", count)
+        try:
+            model.fit(X)
+        except Killed:
+            return True
+    return False
+
+
+def assert_same(one, other):
+    for name in FITTED:
+        if hasattr(one, name):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    for name, values in one.history_.items():
+        np.testing.assert_array_equal(values, other.history_[name], err_msg=name)
+
+
+@pytest.mark.parametrize("which", MODELS)
+def test_killed_anywhere_and_resumed_is_the_same_fit(which, tmp_path, monkeypatch):
+    kind, how = MODELS[which]
+    X, path = some_rows(), tmp_path / "fit.npz"
+    whole = kind(**how).fit(X)
+    kept = {"checkpoint": path, "checkpoint_seconds": 0}
+    killed = 0
+    for writes in (1, 3, 10):
+        if fit_until(monkeypatch, kind(**how, **kept), X, writes):
+            killed += 1
+            assert path.exists()
+            assert_same(kind(**how, **kept).fit(X), whole)
+        assert not path.exists()  # gone when the fit is done
+    assert killed > 1
+
+
+def test_killed_again_and_again(tmp_path, monkeypatch):
+    X, (kind, how) = some_rows(), MODELS["descent"]
+    whole, kills = kind(**how).fit(X), 0
+    model = kind(**how, checkpoint=tmp_path / "fit.npz", checkpoint_seconds=0)
+    while fit_until(monkeypatch, model, X, 9):
+        kills += 1
+        assert kills < 1000
+    assert kills > 2
+    assert_same(model, whole)
+
+
+def test_a_fit_without_a_seed_goes_on_with_the_seeds_it_had(tmp_path, monkeypatch):
+    X, path = some_rows(), tmp_path / "fit.npz"
+    how = {"n_clusters": 3, "n_init": 2, "max_iter": 3, "checkpoint": path, "checkpoint_seconds": 0}
+    assert fit_until(monkeypatch, DCKM(**how), X, 3)
+    kept = path.read_bytes()
+    one = DCKM(**how).fit(X)
+    path.write_bytes(kept)
+    np.testing.assert_array_equal(DCKM(**how).fit(X).weights_, one.weights_)
+
+
+def test_killed_for_good(tmp_path):
+    """SIGKILL in the middle of a process of its own."""
+    X = some_rows(3000, 10)
+    np.save(tmp_path / "X.npy", X)
+    script = textwrap.dedent(
+        """
+        import os, signal, sys, warnings
+        from unskew import DCKM, _checkpoint
+
+        warnings.simplefilter("ignore")
+        write, left = _checkpoint.Checkpoint.write, int(sys.argv[3])
+
+        def count(self, progress):
+            global left
+            write(self, progress)
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        _checkpoint.Checkpoint.write = count
+        DCKM(3, n_init=2, max_iter=3, random_state=0, checkpoint=sys.argv[2],
+             checkpoint_seconds=0, n_threads=1).fit(sys.argv[1])
+        """
+    )
+    where = [str(tmp_path / "X.npy"), str(tmp_path / "fit.npz")]
+    found = subprocess.run([sys.executable, "-c", script, *where, "5"], timeout=120, check=False)
+    assert found.returncode == -signal.SIGKILL
+    how = {"n_init": 2, "max_iter": 3, "random_state": 0}
+    resumed = DCKM(3, **how, checkpoint=where[1]).fit(where[0])
+    assert_same(resumed, DCKM(3, **how).fit(X))
+    assert not (tmp_path / "fit.npz").exists()
+
+
+def test_other_rows_weights_or_settings_are_refused(tmp_path, monkeypatch):
+    X, path = some_rows(), tmp_path / "fit.npz"
+    how = {"n_init": 2, "max_iter": 3, "random_state": 0, "checkpoint": path}
+    how["checkpoint_seconds"] = 0
+    assert fit_until(monkeypatch, DCKM(3, **how), X, 2)
+    kept = path.read_bytes()
+    changed = X.copy()
+    changed[1, 1] = 1 - changed[1, 1]
+    with pytest.raises(CheckpointError, match=r"fit\.npz: is the checkpoint of other rows"):
+        DCKM(3, **how).fit(changed)
+    with pytest.raises(CheckpointError, match=r"of other (rows|sample_weight)"):
+        DCKM(3, **how).fit(X[:-1])
+    with pytest.raises(CheckpointError, match="of other sample_weight"):
+        DCKM(3, **how).fit(X, sample_weight=np.r_[0, np.ones(249)])
+    with pytest.raises(CheckpointError, match="a fit with n_clusters=3, this one has n_clusters=4"):
+        DCKM(4, **how).fit(X)
+    with pytest.raises(CheckpointError, match="class=DCKM, this one has class=Decorrelation"):
+        DecorrelationWeights(checkpoint=path).fit(X)
+    with pytest.raises(CheckpointError, match="random_state"):
+        DCKM(3, **{**how, "random_state": np.random.RandomState(5)}).fit(X)
+    assert path.read_bytes() == kept
+    # Threads and speech do not change the answer.
+    DCKM(3, **how, n_threads=1).fit(X)
+    path.write_bytes(kept)
+    anew = DCKM(4, **how, resume=False).fit(X)
+    np.testing.assert_array_equal(
+        anew.weights_, DCKM(4, n_init=2, max_iter=3, random_state=0).fit(X).weights_
+    )
+    assert not path.exists()
+
+
+def test_what_is_no_checkpoint_is_refused(tmp_path):
+    X, path = some_rows(), tmp_path / "fit.npz"
+    model = DecorrelationWeights(max_iter=3, tol=1.0, checkpoint=path)
+    for content in (b"", b"no zip", b"PK\x03\x04 no zip either"):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match=r"fit\.npz: is not a checkpoint of unskew"):
+            model.fit(X)
+        assert path.read_bytes() == content
+    np.savez(path, a=np.ones(3))
+    with pytest.raises(CheckpointError, match="is not a checkpoint of unskew"):
+        model.fit(X)
+    np.savez(path, a=np.array([{}], dtype=object), __facts__=np.array([{}], dtype=object))
+    with pytest.raises(CheckpointError, match="is not a checkpoint of unskew"):
+        model.fit(X)
+    facts = np.frombuffer(json.dumps({"format": "unskew checkpoint 0"}).encode(), dtype=np.uint8)
+    np.savez(path, __facts__=facts)
+    with pytest.raises(CheckpointError, match="not a checkpoint of this version"):
+        model.fit(X)
+
+
+def test_parameters_are_checked(tmp_path):
+    X = some_rows()
+    with pytest.raises(TypeError, match="checkpoint=3 should be a path"):
+        DCKM(3, checkpoint=3).fit(X)
+    with pytest.raises(ValueError, match="checkpoint_seconds=-1 should be >= 0"):
+        DCKM(3, checkpoint_seconds=-1).fit(X)
+    with pytest.raises(TypeError, match="resume='yes' should be True or False"):
+        DCKM(3, resume="yes").fit(X)
+    with pytest.raises(FileError, match="does not exist"):
+        DCKM(3, checkpoint=tmp_path / "nowhere" / "fit.npz").fit(X)
+    with pytest.raises(ValueError, match="should go with adjust='weights'"):
+        DCKM(3, suspects=[0], adjust="both", checkpoint=tmp_path / "a").fit(X)
+
+
+def test_a_short_fit_writes_nothing(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(Checkpoint, "write", lambda self, progress: written.append(progress))
+    DCKM(3, n_init=2, max_iter=3, checkpoint=tmp_path / "fit.npz").fit(some_rows())
+    assert not written
+    assert not list(tmp_path.iterdir())
+
+
+def test_written_and_read_back_to_the_last_bit(tmp_path):
+    rng = np.random.default_rng(0)
+    arrays = {"y": rng.normal(size=50), "moved0": rng.normal(size=5).astype(np.float32)}
+    facts = {"J": 0.1 + 0.2, "before": np.inf, "history": [{"objective": 1 / 3}], "on_floor": False}
+    checkpoint = Checkpoint(tmp_path / "a", {"rows": "x"}, 0.0)
+    assert checkpoint.read() is None
+    checkpoint.keep(lambda: Progress(arrays, facts))
+    found = checkpoint.read()
+    assert found.facts == facts
+    for name, values in arrays.items():
+        np.testing.assert_array_equal(found.arrays[name], values)
+        assert found.arrays[name].dtype == values.dtype
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+    assert _checkpoint.digest(np.arange(3)) != _checkpoint.digest(np.arange(3.0))
+    checkpoint.remove()
+    checkpoint.remove()
