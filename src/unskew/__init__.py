@@ -11,6 +11,7 @@ __all__ = [
     "DCKM",
     "DecorrelationWeights",
     "ModelFileError",
+    "ParquetReader",
     "TableEncoder",
     "__version__",
     "load",
