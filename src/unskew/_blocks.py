@@ -28,6 +28,7 @@ import scipy.sparse as sp
 from threadpoolctl import ThreadpoolController
 
 from ._files import FileError, need
+from ._terms import detached, scratch
 
 # Elements of a tile: about what a core's own cache holds. A CSR tile costs its stored entries
 # until a kernel asks for it dense, so it may be larger.
@@ -105,8 +106,11 @@ class Rows:
         few.n = few.bounds[-1][1]
         return few
 
-    def tile(self, number: int, dense: bool = True) -> Any:
-        """Rows of one tile in the arithmetic's dtype; CSR stays CSR unless ``dense``."""
+    def tile(self, number: int, dense: bool = True, out: Callable = np.empty) -> Any:
+        """Rows of one tile in the arithmetic's dtype; CSR stays CSR unless ``dense``.
+
+        ``out(shape, dtype)`` gives the memory for a dense tile that is not X itself.
+        """
         start, stop = self.places[number]
         if self.resident:
             part = self.X[start:stop]
@@ -116,9 +120,7 @@ class Rows:
             if part.dtype != self.dtype:
                 part = part.astype(self.dtype)
             return part.toarray() if dense else part
-        if self.shift is not None:
-            return part.astype(self.dtype, copy=False) - self.shift
-        return part.astype(self.dtype, copy=False)
+        return expanded(part, self.dtype, self.shift, out)
 
     def columns(self, which: np.ndarray) -> np.ndarray:
         """Whole columns, dense: for quantiles and for the form with n < d."""
@@ -156,7 +158,8 @@ class Rows:
             parts: list[Any] = [np.ascontiguousarray(v[start:stop]) for v in vectors]
             if message is not None:
                 parts.append(message)
-            return kernel(self.tile(number, dense), *parts)
+            tile = self.tile(number, dense, for_a_tile)
+            return without_the_tile(kernel(tile, *parts), tile)
 
         return self.run(call, range(len(self.bounds)))
 
@@ -194,6 +197,30 @@ class Rows:
                     yield self
                 finally:
                     self._pool = None
+
+
+def expanded(part: np.ndarray, dtype: Any, shift: np.ndarray | None, out: Callable) -> np.ndarray:
+    """Stored rows in the dtype of the arithmetic, less the shift; as they are where that is so."""
+    if shift is None and part.dtype == dtype:
+        return part
+    tile = out(part.shape, dtype)
+    if shift is None:
+        np.copyto(tile, part)
+    elif part.dtype == dtype:
+        np.subtract(part, shift, out=tile)
+    else:
+        np.copyto(tile, part)
+        tile -= shift
+    return tile
+
+
+def for_a_tile(shape: tuple, dtype: Any) -> np.ndarray:
+    return scratch("tile", shape, dtype)
+
+
+def without_the_tile(result: Any, tile: Any) -> Any:
+    """A kernel's result; copied where it is part of the tile, whose memory is used again."""
+    return detached(result, tile) if isinstance(tile, np.ndarray) else result
 
 
 def stacked(sizes: Iterable[int]) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from ._terms import Effects, add_up, take_columns
+from ._terms import Effects, add_up, scratch, take_columns
 
 
 class Gaps(NamedTuple):
@@ -27,6 +27,34 @@ class Gaps(NamedTuple):
     missing: np.ndarray
     at: np.ndarray
     factor: np.ndarray
+
+
+@dataclass(frozen=True)
+class Form:
+    """How rows are measured: (x + offset) * scale, and then, if ``unit``, at length 1.
+
+    offset takes two-valued columns to 0 and something (absent, present); it is 0 for all others.
+    Rows of length 0 stay where they are.
+    """
+
+    offset: np.ndarray
+    scale: np.ndarray
+    unit: bool
+
+    def of(self, F: Any) -> Any:
+        if sp.issparse(F) and not self.offset.any():
+            F = F.multiply(self.scale.astype(F.dtype)).tocsr()
+            if not self.unit:
+                return F
+            length = np.sqrt(np.asarray(F.multiply(F).sum(axis=1), dtype=np.float64).ravel())
+            inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
+            return F.multiply(inverse.astype(F.dtype)[:, None]).tocsr()
+        F = F.toarray() if sp.issparse(F) else F
+        F = (F + self.offset.astype(F.dtype)) * self.scale.astype(F.dtype)
+        if self.unit:
+            length = np.sqrt(np.einsum("ij,ij->i", F, F))
+            F /= np.where(length > 0, length, 1.0)[:, None]
+        return F
 
 
 @dataclass(frozen=True)
@@ -43,6 +71,7 @@ class Distance:
     at, noted   positions in ``columns`` that have gaps, and the 0/1 columns of the tile noting them
     variances   v, for the factor
     effects     what the suspects add to the columns, taken out before distances are; or None
+    form        scales of columns and rows; None: as they are. Not together with effects
     """
 
     columns: np.ndarray
@@ -50,10 +79,12 @@ class Distance:
     noted: np.ndarray | None = None
     variances: np.ndarray | None = None
     effects: Effects | None = None
+    form: Form | None = None
 
     def of(self, tile: Any) -> Any:
         if self.effects is None:
-            return take_columns(tile, self.columns)
+            F = take_columns(tile, self.columns)
+            return F if self.form is None else self.form.of(F)
         F = self.effects.taken_out(tile, self.columns)
         if self.at is not None:  # also what is noted for these rows only
             F[:, self.at] *= 1 - tile[:, self.noted]
@@ -92,7 +123,10 @@ def squared_distances(
     else:
         x2 = np.einsum("ij,ij->i", F, F)
     c2 = np.einsum("kj,kj->k", C, C)
-    squares = x2[:, None] - 2.0 * (F @ C.T) + c2
+    squares = F @ C.T
+    squares *= -2.0
+    squares += x2[:, None]
+    squares += c2
     if gaps is None:
         return squares, x2 + c2.max()
     squares -= gaps.missing @ (C[:, gaps.at] ** 2).T.astype(F.dtype)
@@ -101,7 +135,10 @@ def squared_distances(
 
 def differences(x: np.ndarray, c: np.ndarray, gaps: Gaps | None, which: Any) -> np.ndarray:
     """x - c where both are known, 0 in a gap; rows ``which`` of the tile."""
-    difference = x - c
+    return without_gaps(x - c, gaps, which)
+
+
+def without_gaps(difference: np.ndarray, gaps: Gaps | None, which: Any) -> np.ndarray:
     if gaps is not None:
         difference[:, gaps.at] *= 1 - gaps.missing[which]
     return difference
@@ -115,11 +152,18 @@ def assign(F: Any, C: np.ndarray, gaps: Gaps | None = None) -> tuple[np.ndarray,
     """
     C = C.astype(np.float64 if sp.issparse(F) else F.dtype, copy=False)
     distances, size = squared_distances(F, C, gaps)
-    labels = distances.argmin(1)
-    closest = distances[np.arange(labels.size), labels]
-    tolerance = 32 * np.finfo(distances.dtype).eps * size
-    close = (distances <= (closest + tolerance)[:, None]).sum(1) > 1
-    for part in np.array_split(np.flatnonzero(close), max(1, close.sum() // 256)):
+    # Centre by centre: a row of K numbers is too short to be worked on by itself.
+    across = np.ascontiguousarray(distances.T)
+    closest = across.min(0)
+    near = closest + 32 * np.finfo(distances.dtype).eps * size
+    labels = np.zeros(closest.size, dtype=np.intp)
+    candidates = np.zeros(closest.size, dtype=np.int32)
+    for k, own in enumerate(across):
+        close = own <= near
+        candidates += close
+        np.copyto(labels, k, where=close)
+    tied = np.flatnonzero(candidates > 1)
+    for part in np.array_split(tied, max(1, tied.size // 256)):
         if part.size:
             rows = F[part].toarray() if sp.issparse(F) else F[part]
             exact = np.stack(
@@ -131,7 +175,8 @@ def assign(F: Any, C: np.ndarray, gaps: Gaps | None = None) -> tuple[np.ndarray,
     if sp.issparse(F):
         e = np.maximum(distances[np.arange(labels.size), labels], 0.0)
     else:
-        difference = differences(F, C[labels], gaps, slice(None))
+        own = np.take(C, labels, axis=0, out=scratch("own", F.shape, F.dtype), mode="clip")
+        difference = without_gaps(np.subtract(F, own, out=own), gaps, slice(None))
         e = np.einsum("ij,ij->i", difference, difference)
         e = e if gaps is None else e * gaps.factor
     return labels, e

@@ -558,14 +558,7 @@ def follow_paper(
         J, gradient = problem.value_and_gradient(w, e)
         # dJ/dv = 2 v dJ/dw, except that the authors' inertia part has 1 for the 2.
         g = 2.0 * v * gradient - problem.inertia_rate * e * v
-        while True:
-            z = v - step * g
-            terms = problem.terms(z * z, e)
-            move = z - v
-            bound = J + float(g @ move) + float(move @ move) / (2.0 * step)
-            if sum(terms.values()) <= bound or step < 1e-300 or not np.isfinite(J):
-                break
-            step /= 2.0
+        step, z, terms = _step_of_paper(problem, v, g, e, J, step)
         v_before, v = v_last, z
         objective = history.add(terms)
         if not np.isfinite(objective):
@@ -581,6 +574,30 @@ def follow_paper(
             keep(stand)
     arrays = history.arrays()
     return Solution(v * v, clusters, float(arrays["objective"][-1]), arrays, iteration, status)
+
+
+def _step_of_paper(problem: Problem, v, g, e, J: float, step: float) -> tuple:
+    """Halve the step until J(z^2) <= J + g.(z - v) + ||z - v||^2 / (2 step), z = v - step g.
+
+    The first iteration halves some twenty times. From the fourth trial on steps that fail by far
+    are ruled out without a pass over the rows; whatever is taken has been computed as ever.
+    """
+    along, trials = None, 0
+    while True:
+        z = v - step * g
+        move = z - v
+        bound = J + float(g @ move) + float(move @ move) / (2.0 * step)
+        by_far = False
+        if along is not None:
+            guess = sum(problem.terms(z * z, e, along(step)).values())
+            by_far = guess - bound > 0.01 * (abs(guess) + abs(bound))
+        if not by_far:
+            terms, trials = problem.terms(z * z, e), trials + 1
+            if sum(terms.values()) <= bound or step < 1e-300 or not np.isfinite(J):
+                return step, z, terms
+            if trials == 3 and problem.balance_rate:
+                along = problem.balance.along(v, g)
+        step /= 2.0
 
 
 def _label_present(rows: Any, distance: Distance, C: np.ndarray, empty: np.ndarray) -> Clusters:

@@ -26,11 +26,14 @@ from ._blocks import (
     aligned,
     check_block,
     cut,
+    expanded,
+    for_a_tile,
     one_blas_thread,
     refuse_non_finite,
     stacked,
     storage_of,
     tile_rows_of_blocks,
+    without_the_tile,
 )
 from ._door import EncodedBlock, TableBlocks
 from ._files import need
@@ -69,11 +72,10 @@ def on_block(block: Any, work: bytes, vectors: list[np.ndarray], shift: Any, dty
     out = []
     with one_blas_thread():
         for start, stop in cut(0, len(block), tile_rows_of_blocks(block.shape[1])):
-            tile = block[start:stop].astype(dtype, copy=False)
-            if shift is not None:
-                tile = tile - shift
+            tile = expanded(block[start:stop], np.dtype(dtype), shift, for_a_tile)
             parts = [v[start:stop] for v in vectors]
-            out.append(kernel(tile, *parts, *(() if message is None else (message,))))
+            result = kernel(tile, *parts, *(() if message is None else (message,)))
+            out.append(without_the_tile(result, tile))
     return out
 
 

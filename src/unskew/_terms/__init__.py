@@ -26,6 +26,7 @@ from ._pairs import (
     take_columns,
 )
 from ._primal import PrimalBalance, SparsePrimalBalance, SymmetricPrimalBalance
+from ._scratch import detached, scratch
 from ._wide import LARGEST_MATRIX, PROBE_ERROR, DualBalance, ProbeBalance, probe_count
 
 __all__ = [
@@ -44,12 +45,14 @@ __all__ = [
     "Treatments",
     "add_up",
     "contrast",
+    "detached",
     "effective_share",
     "group_rates",
     "inertia",
     "make_balance",
     "mass",
     "probe_count",
+    "scratch",
     "spread",
     "sum_of_squares",
     "take_columns",

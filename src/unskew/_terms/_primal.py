@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from ._pairs import (
     sum_of_squares,
     take_columns,
 )
+from ._scratch import scratch
 
 # Features and indicators that would have to be copied or computed in each pass are kept, whole, up
 # to this many bytes.
@@ -31,23 +32,48 @@ def sums_of(F: np.ndarray, T: np.ndarray, w: np.ndarray) -> tuple:
     """S, s and x of some rows; w is multiplied into the narrower side."""
     w_ = w[:, None].astype(T.dtype)
     if F.shape[1] >= T.shape[1]:
-        return F.T @ (T * w_), w @ T, w @ F
-    if T.dtype == np.float32 and w.size <= 2**13 and w.max(initial=0.0) > 0:
+        return F.T @ _times(T, w_), _weighted_sum(w, T), _weighted_sum(w, F)
+    if _layers_are_exact(T, w):
         # s in float64 without another pass over T: it comes with the product, in exact layers.
         units, layers = exact_layers(w)
-        sums = np.vstack([(F * w_).T, layers]) @ T
-        return sums[:-3], units @ sums[-3:].astype(np.float64), w @ F
-    return (F * w_).T @ T, w @ T, w @ F
+        stack = scratch("stack", (F.shape[1] + 3, w.size), T.dtype)
+        np.multiply(F.T, w_.T, out=stack[:-3])
+        stack[-3:] = layers
+        sums = stack @ T
+        return sums[:-3], units @ sums[-3:].astype(np.float64), _weighted_sum(w, F)
+    return _times(F, w_).T @ T, _weighted_sum(w, T), _weighted_sum(w, F)
+
+
+def _layers_are_exact(T: np.ndarray, w: np.ndarray) -> bool:
+    return T.dtype == np.float32 and w.size <= 2**13 and w.max(initial=0.0) > 0
+
+
+def _times(M: np.ndarray, w_: np.ndarray) -> np.ndarray:
+    """diag(w) M, for a moment."""
+    return np.multiply(M, w_, out=scratch("times", M.shape, M.dtype))
+
+
+def _weighted_sum(w: np.ndarray, M: np.ndarray) -> np.ndarray:
+    """w' M in float64."""
+    if M.dtype == np.float64:
+        return w @ M
+    wide = scratch("wide", M.shape, np.float64)
+    np.copyto(wide, M)
+    return w @ wide
 
 
 def gradient_of(F: np.ndarray, T: np.ndarray, message: tuple) -> np.ndarray:
     """The wider side is read once: v (or h) is one more column of the product."""
     Q, v, h, const = message
     if F.shape[1] < T.shape[1]:
-        G = T @ np.vstack([Q, v]).T
+        G = _product(T, np.vstack([Q, v]).T)
         return np.einsum("ik,ik->i", G[:, :-1], F) + G[:, -1] - F @ h + const
-    G = F @ np.column_stack([Q, h])
+    G = _product(F, np.column_stack([Q, h]))
     return np.einsum("ij,ij->i", G[:, :-1], T) - G[:, -1] + T @ v + const
+
+
+def _product(M: np.ndarray, Q: np.ndarray) -> np.ndarray:
+    return np.matmul(M, Q, out=scratch("product", (M.shape[0], Q.shape[1]), M.dtype))
 
 
 # What a task gets besides a tile: the pairs, no rows.
@@ -151,8 +177,8 @@ class PrimalBalance:
         D[rows[inside] - k, columns[inside]] = 0.0
         return D
 
-    def _rates(self, w: np.ndarray, s: np.ndarray) -> tuple:
-        inverse_s, inverse_c = group_rates(s, float(w.sum()))
+    def _rates(self, W: float, s: np.ndarray) -> tuple:
+        inverse_s, inverse_c = group_rates(s, W)
         dtype = self.rows.dtype
         both = (inverse_s + inverse_c).astype(dtype)
         return inverse_s, inverse_c, (
@@ -162,12 +188,14 @@ class PrimalBalance:
     def contrast(self, w: np.ndarray) -> np.ndarray:
         """D itself."""
         S, s, x = self._total(w)
-        _, _, rates = self._rates(w, s)
+        _, _, rates = self._rates(float(w.sum()), s)
         return self._piece_of_D(S, x.astype(self.rows.dtype), rates, 0, S.shape[0])
 
     def value(self, w: np.ndarray) -> float:
         S, s, x = self._total(w)
-        _, _, rates = self._rates(w, s)
+        return self._value_of(S, x, self._rates(float(w.sum()), s)[2])
+
+    def _value_of(self, S: np.ndarray, x: np.ndarray, rates: tuple) -> float:
         x_ = x.astype(self.rows.dtype)
         return float(
             sum(
@@ -177,6 +205,27 @@ class PrimalBalance:
             )
         )
 
+    def along(self, v: np.ndarray, g: np.ndarray) -> Callable[[float], float]:
+        """balance((v - step g)^2) as a function of the step: four passes for any number of them.
+
+        S, s and x are sums over rows of w = v^2 - 2 step v g + step^2 g^2 times something, hence
+        polynomials of the step. Less exact than ``value`` where the three parts cancel.
+        """
+        vg = v * g
+        plus, minus = (self._total(np.maximum(part, 0.0)) for part in (vg, -vg))
+        linear = [one - other for one, other in zip(plus, minus)]
+        start, square = self._total(v * v), self._total(g * g)
+        W = float(v @ v), float(v @ g), float(g @ g)
+
+        def value(step: float) -> float:
+            S, s, x = (
+                a + (-2.0 * step) * b + step**2 * c for a, b, c in zip(start, linear, square)
+            )
+            rates = self._rates(W[0] - 2.0 * step * W[1] + step**2 * W[2], s)[2]
+            return self._value_of(S.astype(self.rows.dtype, copy=False), x, rates)
+
+        return value
+
     def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
         value, message = self.value_and_message(w)
         return value, self.row_gradient(message)
@@ -184,7 +233,7 @@ class PrimalBalance:
     def value_and_message(self, w: np.ndarray) -> tuple[float, tuple]:
         """The value, and all that the derivative in a row's weight needs besides the row."""
         S, s, x = self._total(w)
-        inverse_s, inverse_c, rates = self._rates(w, s)
+        inverse_s, inverse_c, rates = self._rates(float(w.sum()), s)
         both, _, scale = rates
         x_, twice, Q = x.astype(self.rows.dtype), 2.0 * scale, np.empty_like(S)
 
@@ -212,15 +261,20 @@ class PrimalBalance:
 
 
 def _symmetric_sums(T: np.ndarray, w: np.ndarray) -> tuple:
-    wT = T * np.sqrt(w)[:, None].astype(T.dtype)
-    return wT.T @ wT, w @ T
+    wT = _times(T, np.sqrt(w)[:, None].astype(T.dtype))
+    if not _layers_are_exact(T, w):
+        return wT.T @ wT, _weighted_sum(w, T)
+    units, layers = exact_layers(w)
+    return wT.T @ wT, units @ (layers @ T).astype(np.float64)
 
 
 def _symmetric_gradient(T: np.ndarray, message: tuple) -> np.ndarray:
     upper, v, _, const = message
     # BLAS reads a C-ordered matrix as its transpose; it multiplies a copy of T in place.
     times = get_blas_funcs("trmm", dtype=T.dtype)
-    G = times(1.0, upper.T, T.T, lower=1).T
+    G = scratch("times", T.shape, T.dtype)
+    np.copyto(G, T)
+    G = times(1.0, upper.T, G.T, lower=1, overwrite_b=1).T
     return np.einsum("ij,ij->i", G, T) + T @ v + const
 
 
