@@ -2,6 +2,7 @@
 
 from ._blocks import ParquetReader
 from ._encode import TableEncoder
+from .consensus import ConsensusDCKM, choose_k, choose_strengths
 from .dckm import DCKM
 from .model_file import ModelFileError, load, save
 from .weights import DecorrelationWeights
@@ -9,11 +10,14 @@ from .weights import DecorrelationWeights
 __version__ = "0.1.0.dev0"
 __all__ = [
     "DCKM",
+    "ConsensusDCKM",
     "DecorrelationWeights",
     "ModelFileError",
     "ParquetReader",
     "TableEncoder",
     "__version__",
+    "choose_k",
+    "choose_strengths",
     "load",
     "save",
 ]

@@ -42,7 +42,7 @@ from ._encode import (
     some,
 )
 from ._kmeans import Distance
-from ._row_weights import learn_row_weights
+from ._row_weights import RowWeights, learn_row_weights
 from .metrics import kish_size
 
 try:  # scikit-learn 1.9 brought callbacks
@@ -63,6 +63,9 @@ logger = logging.getLogger("unskew")
 
 # Shares of the suspects are held where there are so many rows for each.
 ROWS_PER_SHARE = 10
+
+# Strengths of balance and spread where none are given (docs/results/defaults.md).
+USUAL = {"suspects": (1.0, 0.1), "all pairs": (0.2, 0.3), "paper": (0.01, 10.0)}
 
 # Below this effective size a fit by descent warns.
 FEW = 0.05
@@ -92,6 +95,12 @@ class Posed(NamedTuple):
     known: list[KnownShares]
 
 
+def row_weights_of(posed: Posed, w: np.ndarray, e: np.ndarray) -> RowWeights | None:
+    """What gives new rows their weights, from the end of a fit."""
+    own = [posed.held, *(t for each in posed.known for t in (each.held, each.unknown))]
+    return learn_row_weights(*on_some(posed.problem, w, e), join_treatments(own))
+
+
 class _Decorrelator(CallbackSupportMixin, BaseEstimator):
     """What DecorrelationWeights and DCKM share: the door, the objective, the fitted numbers."""
 
@@ -101,8 +110,9 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
         return tags
 
     def _check_parameters(self) -> None:
-        check_number("balance_strength", self.balance_strength, low=0)
-        check_number("spread_strength", self.spread_strength, low=0)
+        for name in ("balance_strength", "spread_strength"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), low=0)
         check_word("scale", self.scale, ("relative", "paper"))
         check_word("solver", self.solver, ("descent", "paper"))
         if self.mass_strength is not None:
@@ -243,6 +253,8 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
                 n_bins=self.n_bins,
                 standardise=self.scale == "relative",
                 layout=layout,
+                column_scale=getattr(self, "column_scale", None),
+                row_scale=getattr(self, "row_scale", None),
             )
         if encoded.distance.columns.size == 0:
             raise ValueError(
@@ -267,8 +279,18 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
                 stacklevel=TO_THE_CALLER + 1,
             )
 
+    def _strengths(self) -> tuple[float, float]:
+        """Of balance and spread; None stands for what was found to serve best."""
+        usual = USUAL["all pairs" if self.suspects is None else "suspects"]
+        if self.scale == "paper":
+            usual = USUAL["paper"]
+        given = (self.balance_strength, self.spread_strength)
+        balance, spread = (u if g is None else g for u, g in zip(usual, given))
+        return float(balance), float(spread)
+
     def _make_problem(self, encoded: Encoded, distance: Distance | None, seed: int) -> Posed:
         rows, a = encoded.rows, encoded.a
+        balance_strength, spread_strength = self._strengths()
         N = float(a.sum())
         if a.strides == (0,):
             inverse_a = a
@@ -299,8 +321,8 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             rates = {
                 "total": 1.0,
                 "inertia_rate": 1.0,
-                "balance_rate": float(self.balance_strength) if balance is not None else 0.0,
-                "spread_rate": float(self.spread_strength),
+                "balance_rate": balance_strength if balance is not None else 0.0,
+                "spread_rate": spread_strength,
                 "mass_rate": mass if by_paper else 0.0,
             }
         else:
@@ -312,13 +334,12 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
                 left_out.append("balance left out: no imbalance at the start")
             if distance is not None and V0 == 0:
                 left_out.append("inertia left out: the columns of the distance are constant")
-            spread = float(self.spread_strength)
             rates = {
                 "total": N,
                 "inertia_rate": 1.0 / (N * V0) if V0 > 0 else 0.0,
-                "balance_rate": 0.0 if nothing else float(self.balance_strength) / B0,
-                "spread_rate": spread / N,
-                "constant": -spread,
+                "balance_rate": 0.0 if nothing else balance_strength / B0,
+                "spread_rate": spread_strength / N,
+                "constant": -spread_strength,
             }
         problem = _solver.Problem(
             rows=rows,
@@ -338,7 +359,7 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
     @staticmethod
     def _total_variance(encoded: Encoded, distance: Distance) -> float:
         """Inertia of one cluster over N, at the start."""
-        if distance.at is None:
+        if distance.at is None and distance.form is None:
             return float((encoded.columns.sd[distance.columns] ** 2).sum())
         rows, a = encoded.rows, encoded.a
         C = _kmeans.start_from_labels(rows, distance, a, np.zeros(rows.n, dtype=np.int32), 1)
@@ -376,8 +397,7 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
         self._row_weights = None
         if self.solver == "descent":
             e = np.zeros(w.size) if solution.clusters is None else solution.clusters.e
-            own = [posed.held, *(t for each in posed.known for t in (each.held, each.unknown))]
-            self._row_weights = learn_row_weights(*on_some(problem, w, e), join_treatments(own))
+            self._row_weights = row_weights_of(posed, w, e)
         self._shift = problem.rows.shift
         left_out = posed.left_out
         self.status_ = solution.status + (f" ({left_out})" if left_out else "")
@@ -482,27 +502,27 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
         ndarray (n,), >= 0, of mean about 1 for rows like those of the fit
         """
         check_is_fitted(self)
-        if self._row_weights is None:
+        r2 = self.weights_for_r2_
+        if r2 is None:
             why = (
                 "solver='paper' stops before its minimum"
                 if self.solver == "paper"
-                else f"spread_strength={self.spread_strength!r} leaves them undetermined"
+                else f"spread_strength={self._strengths()[1]!r} leaves them undetermined"
             )
             raise ValueError(f"weights of new rows do not follow from this fit: {why}")
-        if self._row_weights.r2 < 0.9:
+        if r2 < 0.9:
             warnings.warn(
-                f"weights_for gives back the weights of the fit with R2 = "
-                f"{self._row_weights.r2:.2f} only; lower tol or raise max_iter in the fit",
+                f"weights_for gives back the weights of the fit with R2 = {r2:.2f} only; lower tol or raise max_iter in the fit",
                 UserWarning,
                 stacklevel=2,
             )
 
-        def weights(X: Any, told: list) -> np.ndarray:
-            rows, e = self._rows_and_distances(X, told)
-            with rows.threads():
-                return self._row_weights.of(rows, e)
+        return self._answer(X, self._weights_of_new)
 
-        return self._answer(X, weights)
+    def _weights_of_new(self, X: Any, told: list) -> np.ndarray:
+        rows, e = self._rows_and_distances(X, told)
+        with rows.threads():
+            return self._row_weights.of(rows, e)
 
     def _rows_and_distances(self, X: Any, told: list) -> tuple[Any, np.ndarray]:
         matrix, _ = self._new_matrix(X, told)

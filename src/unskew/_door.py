@@ -63,8 +63,8 @@ def check_number(
         raise ValueError(f"{name}={value!r} should be finite")
 
 
-def check_word(name: str, value: Any, words: tuple[str, ...]) -> None:
-    if not (isinstance(value, str) and value in words):
+def check_word(name: str, value: Any, words: tuple[str | None, ...]) -> None:
+    if not ((value is None or isinstance(value, str)) and value in words):
         raise ValueError(f"{name}={value!r} should be one of {', '.join(map(repr, words))}")
 
 
@@ -352,7 +352,8 @@ def start_clusters(
         return _kmeans.label(rows, distance, draw(rows, distance, a, K, rng))
     if not isinstance(init, str) and init.ndim == 2:
         shift = 0.0 if rows.shift is None else rows.shift[distance.columns]
-        return _kmeans.label(rows, distance, init[:, distance.columns] - shift)
+        C = init[:, distance.columns] - shift
+        return _kmeans.label(rows, distance, C if distance.form is None else distance.form.of(C))
     if isinstance(init, str) and init == "partition":
         labels = rng.randint(K, size=rows.n).astype(np.int32)
     elif isinstance(init, str):

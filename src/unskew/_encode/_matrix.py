@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from .._blocks import Rows
-from .._kmeans import Distance, weighted_cuts
+from .._kmeans import Distance, Form, weighted_cuts
 from .._terms import Pairs, Treatments, add_up
 
 # Columns whose mean is more than this many standard deviations from 0 are shifted by it.
@@ -387,6 +387,8 @@ def encode(
     n_bins: int,
     standardise: bool,
     layout: Layout | None = None,
+    column_scale: str | None = None,
+    row_scale: str | None = None,
 ) -> Encoded:
     layout = layout or Layout.plain(rows.d)
     columns = describe_columns(rows, a, layout)
@@ -399,13 +401,23 @@ def encode(
     in_distance = ~layout.notes
     if suspects is not None and cluster_on == "rest":
         in_distance[suspects] = False
+    which = np.flatnonzero(in_distance)
+    distance = make_distance(columns, layout, which)
+    if row_scale == "auto":
+        row_scale = "unit" if notes_presence(rows, columns, layout, which) else None
+    if column_scale is not None or row_scale is not None:
+        N, shift = float(a.sum()), 0.0 if rows.shift is None else rows.shift[which]
+        form = make_form(columns, layout, which, N, column_scale, row_scale == "unit")
+        distance = replace(distance, form=replace(form, offset=form.offset + shift))
+        if distance.variances is not None:
+            distance = replace(distance, variances=distance.variances * form.scale**2)
     return Encoded(
         rows,
         a,
         columns,
         layout,
         suspects,
-        make_distance(columns, layout, np.flatnonzero(in_distance)),
+        distance,
         treatments,
         make_pairs(columns, treatments, layout, suspects, scale, rows.shift),
         scale,
@@ -422,3 +434,43 @@ def make_distance(columns: Columns, layout: Layout, which: np.ndarray) -> Distan
     # A missing value holds the mean and adds nothing to the sum of squares.
     variances[at] /= np.maximum(1.0 - columns.mean[absent[at]], 1e-12)
     return Distance(which, at, absent[at], variances)
+
+
+def notes_presence(rows: Rows, columns: Columns, layout: Layout, which: np.ndarray) -> bool:
+    """Whether rows are like documents: an array (no table) whose columns say absent or present, or
+    sparse counts. Only then is the length of a row a matter of how much was noted, not of what."""
+    if layout.sources is not None:
+        return False
+    if rows.sparse:
+        return bool((columns.low[which] >= 0).all())
+    varies = columns.high[which] > columns.low[which]
+    return bool(columns.two_valued[which][varies].all())
+
+
+def make_form(
+    columns: Columns, layout: Layout, which: np.ndarray, N: float, scale: str | None, unit: bool
+) -> Form:
+    """Scales of the columns of a distance, for rows that are not shifted.
+
+    "sd": one over the starting standard deviation. "idf": two-valued columns, absent 0 and present
+    1, times log((1 + N) / (1 + N p)) + 1 with p the share of rows where it is present, as
+    scikit-learn's TfidfTransformer. Two-valued columns are 0 and a number also where rows are
+    brought to length 1, which depends on where 0 is.
+    """
+    two = columns.two_valued[which] & (layout.absent[which] < 0)
+    gap = columns.high[which] - columns.low[which]
+    if scale == "idf":
+        for k in which[~two & (gap > 0)][:1]:
+            raise ValueError(
+                f"column_scale='idf' is defined for two-valued columns (absent, present), and "
+                f"{layout.called(k)} has more values; use 'sd' or None"
+            )
+        present = (columns.mean[which] - columns.low[which]) / np.where(gap > 0, gap, 1.0)
+        factor = (np.log((1.0 + N) / (1.0 + N * present)) + 1.0) / np.where(gap > 0, gap, 1.0)
+    elif scale == "sd":
+        sd = columns.sd[which]
+        factor = np.divide(1.0, sd, out=np.zeros(sd.size), where=sd > 0)
+    else:
+        factor = np.ones(which.size)
+    offset = np.where(two & ((scale == "idf") | unit), -columns.low[which], 0.0)
+    return Form(offset, factor, unit)

@@ -126,7 +126,7 @@ def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -
         need = ("dropped", "regressed", "both")
         skipped = [(METHODS[name], reason) for name in need if name in wanted]
     how = {"init": model.init, "n_init": model.n_init, "random_state": model.random_state}
-    K, matrix = model.n_clusters, encoded_matrix(view)
+    K, matrix = model._K, encoded_matrix(view)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of few rows: the table shows it
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -77,7 +77,7 @@ def describe_fit(
     clusters, marks, projection, flow, own, variance = (), None, None, None, (), None
     if labels is not None:
         labels = np.asarray(labels)
-        K = int(model.n_clusters)
+        K = int(model._K)
         clusters, marks = _measure.profile_clusters(view, labels, w, K)
         projection = _measure.project(view, labels, m, w, seed)
         own, variance = (
@@ -160,7 +160,7 @@ def _plain_kmeans(model: Any, view: View, X: Any, sample_weight: Any, *, drop: b
     lower: a rival that was merely stuck would flatter the model."""
     if (view.encoded.layout.absent < 0).all():
         how = {"n_init": model.n_init, "random_state": model.random_state, "init": model.init}
-        plain = PlainKMeans(model.n_clusters, suspects=view.suspects if drop else None, **how)
+        plain = PlainKMeans(model._K, suspects=view.suspects if drop else None, **how)
         X, sample_weight = encoded_matrix(view), view.a
     else:
         # Missing values are for the model's own engine; no balance, and a price of unequal
@@ -197,7 +197,7 @@ def encoded_matrix(view: View) -> Any:
 def regress_out(model: Any, view: View) -> RegressOutKMeans:
     """Missing values hold the mean here: a regression has no other place for them."""
     how = {"init": model.init, "n_init": model.n_init, "random_state": model.random_state}
-    method = RegressOutKMeans(model.n_clusters, suspects=view.suspects, **how)
+    method = RegressOutKMeans(model._K, suspects=view.suspects, **how)
     return method.fit(encoded_matrix(view), sample_weight=view.a)
 
 

@@ -1,0 +1,569 @@
+"""ConsensusDCKM: DCKM from many starts, put together into one clustering."""
+
+from __future__ import annotations
+
+import logging
+import numbers
+import warnings
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import joblib
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from .. import _kmeans, _solver
+from .._blocks import Rows
+from .._decorrelator import TO_THE_CALLER, row_weights_of
+from .._door import check_number, check_start, check_word, spoken, start_clusters
+from .._door import whole_or_not_at_all
+from .._encode import Encoded
+from .._row_weights import RowWeights
+from ..dckm import DCKM
+from . import _votes
+
+logger = logging.getLogger("unskew")
+
+# Parameters that DCKM does not have.
+OWN = ("n_runs", "max_samples", "n_jobs")
+# Parameters of DCKM that a consensus does not have, at their values there.
+FIXED = {"checkpoint": None, "checkpoint_seconds": 60.0, "resume": True}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, as new rows need it.
+
+    centres in the distance's own space, chosen those that may be chosen, row_weights what gives new
+    rows their weight; the rest is for reading.
+    """
+
+    centres: np.ndarray
+    chosen: np.ndarray
+    row_weights: RowWeights | None
+    balance_strength: float
+    objective: float
+    n_iter: int
+    status: str
+    effective_size: float
+    imbalance: float
+
+
+class ConsensusDCKM(DCKM):
+    """DCKM from many starts, put together into one clustering that needs no labels to set up.
+
+    One run of k-means, weighted or not, ends where its start sends it. Here each of ``n_runs`` runs
+    has its own start and learns its own weights; rows that most runs put together end together. The
+    result is steadier and, on data of the paper, better than the best single run (see
+    docs/results/defaults.md), and comes with a confidence for each row and a figure for stability.
+
+    How runs are put together: with S[i, j] the share of runs that put rows i and j together, the
+    partition with the largest mean S inside clusters is sought, from each run's own partition as a
+    start. Linear in the number of rows, in time and memory. (Up to 2,048 rows average linkage on S
+    itself is one more start.)
+
+    With suspects named, ``adjust="auto"`` takes their effects out of the other columns as well
+    (``adjust="both"`` of DCKM): effects and weights are then learned once and shared by the runs.
+
+    Parameters
+    ----------
+    n_clusters : int or "auto", default=8
+        "auto": chosen by `choose_k` among 1 to 12.
+    n_runs : int, default=20
+        Runs to put together.
+    balance_strength : float, list of floats, "auto" or None
+        As in DCKM. Of a list, each run in turn takes the next. "auto": by `choose_strengths`.
+    row_scale : {"auto", "unit"} or None, default="auto"
+        As in DCKM. "auto": "unit" for arrays in which every column of the distance is two-valued
+        (absent, present), and for sparse arrays without negative values: there the length of a row
+        says how much was noted, not what. None for all others, for tables, and where effects are
+        taken out.
+    adjust : {"auto", "weights", "effects", "both"}, default="auto"
+        As in DCKM. "auto": "both" where suspects are named (X not sparse, scale and solver the
+        usual ones), else "weights".
+    n_init : int, default=1
+        Starts of each run, of which the lowest objective is kept; with effects, as in DCKM.
+    max_samples : int, float in (0, 1] or None, default=100_000
+        So many rows (or this share of them), drawn anew for each run, of which a run learns; all
+        rows are then labelled and weighted by it. None: all rows. Effects are learned from all.
+    tol : float, default=1e-3
+        Of each run. Less exact than in DCKM, since the runs make up for it.
+    n_jobs : int or None
+        Processes over runs, None for one (threads then go over tiles of rows); the same bits for
+        any number.
+    spread_strength, mass_strength, scale, solver, suspects, cluster_on, column_scale,
+    effect_degree, effect_ridge, init, max_iter, min_effective_size, margins, margin_strength,
+    encoder, n_bins, n_threads, random_state, verbose
+        As in DCKM.
+
+    Attributes
+    ----------
+    labels_ : ndarray (n,)
+        The same as ``predict`` gives for the rows of the fit.
+    confidence_ : ndarray (n,)
+        Mean share of runs that put the row together with the members of its cluster, 0 to 1.
+    stability_ : float
+        Mean adjusted Rand index of two runs: 1 where all runs agree, 0 where they have nothing in
+        common. (Of at most 20,000 rows.)
+    n_clusters_, balance_strength_ : int, float or list
+        What "auto" chose, or what was given.
+    choice_, strength_choice_ : Choice or None
+        Evidence of `choose_k` and `choose_strengths`.
+    runs_ : list of dicts
+        For each run: "balance_strength", "objective", "n_iter", "status", "effective_size",
+        "imbalance".
+    weights_, combined_weights_ : ndarray (n,)
+        Means of the runs' weights.
+    cluster_centers_, inertia_, objective_ and all others
+        As in DCKM, of the consensus at these weights; ``history_`` is that of the run with the
+        lowest objective. ``transform`` gives distances to the consensus' centres, ``predict`` the
+        vote of the runs: near a border the two may differ.
+
+    Examples
+    --------
+    >>> from sklearn.metrics import adjusted_rand_score
+    >>> from unskew import ConsensusDCKM
+    >>> from unskew.simulate import make_site_footprint
+    >>> data = make_site_footprint(1000, rate=0.8, random_state=0)
+    >>> model = ConsensusDCKM(4, suspects=data.suspects, random_state=0).fit(data.X)
+    >>> found = model.predict(data.X_population)
+    >>> bool(adjusted_rand_score(data.y_population, found) > 0.85)
+    True
+    """
+
+    # Long fits are many short ones here: there is no checkpoint.
+    checkpoint = FIXED["checkpoint"]
+    checkpoint_seconds = FIXED["checkpoint_seconds"]
+    resume = FIXED["resume"]
+
+    def __init__(
+        self,
+        n_clusters=8,
+        *,
+        n_runs=20,
+        balance_strength=None,
+        spread_strength=None,
+        mass_strength=None,
+        scale="relative",
+        solver="descent",
+        suspects=None,
+        cluster_on="rest",
+        column_scale=None,
+        row_scale="auto",
+        adjust="auto",
+        effect_degree=1,
+        effect_ridge=1e-3,
+        init="partition",
+        n_init=1,
+        max_samples=100_000,
+        max_iter=100,
+        tol=1e-3,
+        min_effective_size=None,
+        margins=None,
+        margin_strength=100.0,
+        encoder=None,
+        n_bins=5,
+        n_jobs=None,
+        n_threads=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_clusters = n_clusters
+        self.n_runs = n_runs
+        self.balance_strength = balance_strength
+        self.spread_strength = spread_strength
+        self.mass_strength = mass_strength
+        self.scale = scale
+        self.solver = solver
+        self.suspects = suspects
+        self.cluster_on = cluster_on
+        self.column_scale = column_scale
+        self.row_scale = row_scale
+        self.adjust = adjust
+        self.effect_degree = effect_degree
+        self.effect_ridge = effect_ridge
+        self.init = init
+        self.n_init = n_init
+        self.max_samples = max_samples
+        self.max_iter = max_iter
+        self.tol = tol
+        self.min_effective_size = min_effective_size
+        self.margins = margins
+        self.margin_strength = margin_strength
+        self.encoder = encoder
+        self.n_bins = n_bins
+        self.n_jobs = n_jobs
+        self.n_threads = n_threads
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def _K(self) -> int:
+        return getattr(self, "n_clusters_", self.n_clusters)
+
+    def _check_own(self) -> None:
+        check_number("n_runs", self.n_runs, numbers.Integral, low=1)
+        check_word("adjust", self.adjust, ("auto", "weights", "effects", "both"))
+        check_word("row_scale", self.row_scale, ("auto", None, "unit"))
+        if self.max_samples is not None:
+            if isinstance(self.max_samples, numbers.Integral):
+                check_number("max_samples", self.max_samples, numbers.Integral, low=1)
+            else:
+                check_number("max_samples", self.max_samples, low=0, high=1, open_low=True)
+        if self.n_jobs is not None:
+            check_number("n_jobs", self.n_jobs, numbers.Integral)
+            if self.n_jobs == 0:
+                raise ValueError("n_jobs=0 should be None, a positive number, or -1 for all cores")
+        given = self.balance_strength
+        if isinstance(given, str) and given != "auto":
+            raise ValueError(f"balance_strength={given!r} should be a number, a list or 'auto'")
+        if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str):
+            if len(given) == 0:
+                raise ValueError("balance_strength=[] should name one strength at least")
+            if self._adjusts():
+                raise ValueError(
+                    f"balance_strength={list(given)!r}: several strengths should go with "
+                    "adjust='weights'; effects are learned once, at one strength"
+                )
+        if isinstance(self.n_clusters, str) and self.n_clusters != "auto":
+            raise ValueError(f"n_clusters={self.n_clusters!r} should be a number or 'auto'")
+
+    def _adjusts(self, sparse: bool = False) -> str | None:
+        """ "effects", "both" or None, as ``adjust`` asks for."""
+        if self.adjust != "auto":
+            return None if self.adjust == "weights" else self.adjust
+        usual = self.scale == "relative" and self.solver == "descent" and self.column_scale is None
+        usual = usual and self.row_scale != "unit"
+        return "both" if self.suspects is not None and usual and not sparse else None
+
+    def _inner(self, balance_strength: Any, adjust: str | None) -> DCKM:
+        """The DCKM that is run."""
+        given = {k: v for k, v in self.get_params(deep=False).items() if k not in OWN}
+        given["n_clusters"] = self._K
+        given["balance_strength"] = balance_strength
+        given["adjust"] = adjust or "weights"
+        given["row_scale"] = None if adjust else self.row_scale
+        return _Inner(**given)
+
+    def _strengths_of_runs(self) -> list:
+        given = self.balance_strength_
+        if given is None or isinstance(given, numbers.Real):
+            return [given]
+        return [float(one) for one in given]
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Learn the runs and put them together.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in DCKM.fit
+
+        Returns
+        -------
+        self
+        """
+        with whole_or_not_at_all(self), spoken(self.verbose):
+            self._check_own()
+            self._choose_settings(X, sample_weight)
+            strengths = self._strengths_of_runs()
+            for strength in strengths:
+                self._inner(strength, self._adjusts())._check_parameters()
+            inner = self._inner(strengths[0], self._adjusts(sparse=_is_sparse(X)))
+            inner._check_parameters()
+            encoded = inner._at_the_door(X, sample_weight, self.cluster_on)
+            K, present = self._K, int((encoded.a > 0).sum())
+            if present < K:
+                raise ValueError(f"n_clusters={K} should be <= n_samples={present}")
+            init = check_start(self.init, encoded.rows.n, K, encoded.rows.d)
+            seeds = check_random_state(self.random_state).randint(2**31 - 1, size=self.n_runs + 1)
+            if inner.adjust == "weights":
+                self._fit_runs(inner, encoded, init, seeds, strengths)
+            else:
+                self._fit_around_effects(inner, encoded, init, seeds)
+        return self
+
+    def _choose_settings(self, X: Any, sample_weight: Any) -> None:
+        from ._choose import choose_k, choose_strengths
+
+        self.choice_ = self.strength_choice_ = None
+        self.n_clusters_, self.balance_strength_ = self.n_clusters, self.balance_strength
+        if isinstance(self.n_clusters, str):
+            self.choice_ = choose_k(X, sample_weight=sample_weight, model=self)
+            self.n_clusters_ = self.choice_.chosen
+        if isinstance(self.balance_strength, str):
+            self.strength_choice_ = choose_strengths(X, sample_weight=sample_weight, model=self)
+            self.balance_strength_ = self.strength_choice_.chosen
+
+    def _size(self, n: int) -> int:
+        if self.max_samples is None:
+            return n
+        if isinstance(self.max_samples, numbers.Integral):
+            return min(n, int(self.max_samples))
+        return max(1, round(self.max_samples * n))
+
+    # ----------------------------------------------------------------------------------------
+    # Each run its own weights
+
+    def _fit_runs(self, inner: DCKM, encoded: Encoded, init: Any, seeds: Any, strengths: list):
+        size = self._size(encoded.rows.n)
+        at = [strengths[r % len(strengths)] for r in range(self.n_runs)]
+        n_jobs = joblib.effective_n_jobs(self.n_jobs)
+        inner.set_params(n_threads=1 if n_jobs > 1 else self.n_threads)
+        alone = encoded._replace(rows=_with_threads(encoded.rows, inner.n_threads))
+        found = joblib.Parallel(n_jobs=n_jobs)(
+            joblib.delayed(one_run)(inner, alone, init, seed, strength, size)
+            for seed, strength in zip(seeds[:-1], at)
+        )
+        runs, labels, history = [], [], []
+        w = np.zeros(encoded.rows.n)
+        for r, (run, labels_r, w_r, history_r) in enumerate(found):
+            runs.append(run)
+            labels.append(labels_r)
+            history.append(history_r)
+            w += w_r
+            if self.verbose:
+                logger.info(
+                    "run %d of %d: objective %.8g after %d iterations, %s",
+                    r + 1, self.n_runs, run.objective, run.n_iter, run.status,
+                )  # fmt: skip
+        w /= self.n_runs
+        posed = inner._make_problem(encoded, encoded.distance, seeds[-1])
+        best = min(range(self.n_runs), key=lambda r: runs[r].objective)
+        self._put_together(inner, encoded, np.stack(labels), w, posed, runs, history[best])
+        self._r2 = None
+        if all(run.row_weights is not None for run in runs):
+            self._learn_r2(encoded, w)
+        unfinished = sum(run.status not in ("converged", "max_iter (paper)") for run in runs)
+        if unfinished:
+            warnings.warn(
+                f"{unfinished} of {self.n_runs} runs did not converge in max_iter={self.max_iter} "
+                f"iterations to tol={self.tol:g}; raise max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=TO_THE_CALLER,
+            )
+
+    def _learn_r2(self, encoded: Encoded, w: np.ndarray) -> None:
+        """How well the mean of the runs' functions gives back the mean of their weights."""
+        rows, a = encoded.rows, encoded.a
+        with rows.threads():
+            again = a * self._mean_row_weights(rows, self._distance)
+        middle = float(w.sum() / a.sum())
+        total = float(((w - a * middle) ** 2).sum())
+        left = float(((w - again) ** 2).sum())
+        self._r2 = 1.0 - left / total if total > 1e-20 * float((a @ a) * middle**2) else 1.0
+
+    # ----------------------------------------------------------------------------------------
+    # Effects and weights learned once
+
+    def _fit_around_effects(self, inner: DCKM, encoded: Encoded, init: Any, seeds: Any) -> None:
+        starts = check_random_state(seeds[-1]).randint(2**31 - 1, size=self.n_init + 1)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            with encoded.rows.threads():
+                inner._fit_effects(encoded, init, starts, None)
+        for each in told:
+            warnings.warn(each.message, each.category, stacklevel=TO_THE_CALLER)
+        self.starts_ = inner.starts_
+        w, distance, K = inner.combined_weights_, inner._distance, self._K
+        size = self._size(encoded.rows.n)
+
+        def one(seed: int) -> _kmeans.Clusters:
+            rng = np.random.RandomState(seed)
+            own = w
+            if size < w.size:
+                own = np.zeros(w.size)
+                drawn = rng.choice(w.size, size=size, replace=False)
+                own[drawn] = w[drawn]
+            best = None
+            for _ in range(self.n_init):
+                begin = start_clusters(encoded.rows, distance, own, K, init, rng)
+                end, _ = _kmeans.lloyd(encoded.rows, distance, own, begin)
+                if best is None or own @ end.e < own @ best.e:
+                    best = end
+            assert best is not None
+            return best
+
+        with encoded.rows.threads():
+            ends = [one(seed) for seed in seeds[:-1]]
+        ess, left = inner.effective_sample_size_, inner.imbalance_
+        strength = inner._strengths()[0]
+        everyone = np.arange(K, dtype=np.int32)
+        runs = [
+            Run(end.C, everyone, None, strength, float(w @ end.e), inner.n_iter_, "converged",
+                ess, left)
+            for end in ends
+        ]  # fmt: skip
+        labels = np.stack([end.labels for end in ends])
+        self._put_together(
+            inner, encoded._replace(distance=distance), labels, w, None, runs, inner.history_
+        )
+        self._r2 = None if inner._row_weights is None else inner._row_weights.r2
+
+    # ----------------------------------------------------------------------------------------
+
+    def _put_together(self, inner, encoded, labels, w, posed, runs, history) -> None:
+        rows, distance, K, a = encoded.rows, encoded.distance, self._K, encoded.a
+        votes, own, confidence = _votes.agree(labels, K, a)
+        with rows.threads():
+            clusters = start_clusters(rows, distance, w, K, own, None)
+            status = "converged" if all(r.status == "converged" for r in runs) else "max_iter"
+            n_iter = max(run.n_iter for run in runs)
+            if posed is not None:
+                J = posed.problem.value(w, clusters.e)
+                solution = _solver.Solution(w, clusters, J, history, n_iter, "converged")
+                inner._store(posed, solution)
+                inner.status_ = inner.status_.replace("converged", status, 1)
+            else:
+                solution = _solver.Solution(
+                    w, clusters, inner.objective_, history, n_iter, "converged"
+                )
+            inner._store_clusters(encoded, solution)
+        given = self.get_params(deep=False)
+        for name, value in vars(inner).items():
+            if name not in given and name not in FIXED:
+                setattr(self, name, value)
+        self._votes, self._runs = votes, runs
+        self._shared_row_weights = posed is None
+        self.labels_, self.confidence_ = own, confidence
+        self.stability_ = _votes.stability(labels, a)
+        self.runs_ = [
+            {
+                "balance_strength": run.balance_strength,
+                "objective": run.objective,
+                "n_iter": run.n_iter,
+                "status": run.status,
+                "effective_size": run.effective_size,
+                "imbalance": run.imbalance,
+            }
+            for run in runs
+        ]
+        self.n_iter_ = n_iter
+
+    def _labels_of_runs(self, X: Any, told: list) -> np.ndarray:
+        rows, distance, _ = self._new_rows(X, told)
+        shift = 0.0
+        if rows.sparse and self._shift is not None and distance.form is None:
+            shift = self._shift[distance.columns]
+        out = np.empty((len(self._runs), rows.n), dtype=np.int32)
+        with rows.threads():
+            for r, run in enumerate(self._runs):
+                C = run.centres[run.chosen] + shift
+                out[r] = run.chosen[_kmeans.label(rows, distance, C).labels]
+        return out
+
+    def predict(self, X):
+        """The cluster of each row by the vote of the runs. Returns labels (n,)."""
+        return self._answer(X, lambda X, told: self._votes.of(self._labels_of_runs(X, told))[0])
+
+    def confidence(self, X):
+        """Mean share of runs that put each row together with the members of its cluster (n,)."""
+        return self._answer(X, lambda X, told: self._votes.of(self._labels_of_runs(X, told))[1])
+
+    def _mean_row_weights(self, rows: Any, distance: Any) -> np.ndarray:
+        total = np.zeros(rows.n)
+        for run in self._runs:
+            e = _kmeans.label(rows, distance, run.centres[run.chosen]).e
+            total += run.row_weights.of(rows, e)
+        return total / len(self._runs)
+
+    def _weights_of_new(self, X: Any, told: list) -> np.ndarray:
+        if self._shared_row_weights:
+            return super()._weights_of_new(X, told)
+        rows, distance, _ = self._new_rows(X, told)
+        with rows.threads():
+            return self._mean_row_weights(rows, distance)
+
+    @property
+    def weights_for_r2_(self):
+        """How well ``weights_for`` gives back ``weights_`` on the rows of the fit, at best 1."""
+        check_is_fitted(self)
+        return self._r2
+
+
+class _Inner(DCKM):
+    """A DCKM whose rows may be scaled as the data ask for."""
+
+    def _check_parameters(self) -> None:
+        scale = self.row_scale
+        if scale == "auto":
+            self.row_scale = None
+        try:
+            super()._check_parameters()
+        finally:
+            self.row_scale = scale
+
+
+def one_run(
+    inner: DCKM, encoded: Encoded, init: Any, seed: int, strength: Any, size: int
+) -> tuple:
+    """A run, the labels and weights it gives all rows, and its history."""
+    inner = copy(inner)
+    inner.balance_strength = strength
+    rng = np.random.RandomState(seed)
+    n, whole = encoded.rows.n, encoded
+    rows = encoded.rows
+    if size < n:
+        present = np.flatnonzero(encoded.a > 0)
+        which = np.sort(rng.choice(present, size=min(size, present.size), replace=False))
+        encoded = encoded._replace(rows=_some_rows(rows, which), a=encoded.a[which])
+    seeds = rng.randint(2**31 - 1, size=inner.n_init + 1)
+    with encoded.rows.threads(), rows.threads():
+        posed, best = inner._fit_weights(encoded, init, None, None, None, seeds)
+        problem, clusters = posed.problem, best.clusters
+        row_weights = None
+        if inner.solver == "descent":
+            row_weights = row_weights_of(posed, best.w, clusters.e)
+        labels, w = clusters.labels, best.w
+        paper = inner.solver == "paper"
+        chosen = np.unique(labels) if paper else np.arange(inner.n_clusters)
+        if size < n:
+            near = _kmeans.label(rows, encoded.distance, clusters.C[chosen])
+            labels = chosen[near.labels].astype(np.int32)
+            if row_weights is None:
+                raise ValueError(
+                    f"max_samples={size} leaves rows whose weights have to follow from those of "
+                    "the run; solver='paper' and spread_strength=0 do not give any: use None"
+                )
+            w = whole.a * row_weights.of(rows, near.e)
+            w *= problem.total / problem.N * whole.a.sum() / max(w.sum(), 1e-300)
+    status = best.status
+    if paper and status == "max_iter":
+        status = "max_iter (paper)"
+    run = Run(
+        clusters.C,
+        chosen.astype(np.int32),
+        row_weights,
+        inner._strengths()[0],
+        best.objective,
+        best.n_iter,
+        status,
+        float(best.w.sum() ** 2 / (problem.N * (best.w**2 * problem.inverse_a).sum())),
+        float(problem.balance.report(best.w)) if problem.balance is not None else 0.0,
+    )
+    return run, labels, w, best.history
+
+
+def _some_rows(rows: Any, which: np.ndarray) -> Rows:
+    if rows.resident:
+        return Rows(rows.X[which], shift=rows.shift, n_threads=rows.n_threads)
+    out = np.empty((which.size, rows.d), dtype=rows.dtype)
+    at = 0
+    for (start, stop), tile in zip(rows.bounds, rows.map(lambda tile: tile)):
+        own = which[(which >= start) & (which < stop)] - start
+        out[at : at + own.size] = tile[own]
+        at += own.size
+    return Rows(out, n_threads=rows.n_threads)  # tiles are shifted already
+
+
+def _with_threads(rows: Any, n_threads: int | None) -> Any:
+    if n_threads is None or n_threads == rows.n_threads or not rows.resident:
+        return rows
+    return Rows(rows.X, shift=rows.shift, n_threads=n_threads)
+
+
+def _is_sparse(X: Any) -> bool:
+    return hasattr(X, "tocsr")

@@ -1,0 +1,135 @@
+"""Many partitions of the same rows become one.
+
+With h_i the stacked indicators of the clusters that row i has in each run, h_i . h_j / R is the
+co-association of rows i and j: the share of runs that put them together. One partition is sought
+whose clusters have the largest co-association inside, by k-means on h. No n x n matrix is made: the
+mean co-association of a row with a cluster is h_i times the cluster's mean, so that everything
+needed is linear in n. For few rows the matrix itself gives one more start (average linkage).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+
+from ..metrics import adjusted_rand_index
+
+# Up to so many rows the co-association matrix is made, for a start by average linkage.
+SMALL = 2048
+# Of more rows than this, the start is chosen on so many of them.
+MANY = 20_000
+PIECE = 2**16
+
+
+class Votes(NamedTuple):
+    """shares (K, R, L): of the weight of each cluster, the part in cluster l of run r."""
+
+    shares: np.ndarray
+
+    def of(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The nearest cluster of each row, and the row's mean co-association with its members.
+
+        labels (R, n): the row's cluster in each run.
+        """
+        own = np.empty(labels.shape[1], dtype=np.int32)
+        confidence = np.empty(labels.shape[1])
+        length = (self.shares**2).sum(axis=(1, 2))
+        for first in range(0, own.size, PIECE):
+            piece = slice(first, first + PIECE)
+            score = self.together(labels[:, piece])
+            # Sums of shares in one order: ties that are exact in theory stay so to rounding.
+            own[piece] = np.argmax(np.round(2.0 * score - length, 9), axis=1)
+            confidence[piece] = score[np.arange(score.shape[0]), own[piece]] / len(labels)
+        return own, np.clip(confidence, 0.0, 1.0)
+
+    def together(self, labels: np.ndarray) -> np.ndarray:
+        """h_i times the mean of each cluster, (n, K)."""
+        score = np.zeros((labels.shape[1], self.shares.shape[0]))
+        for r, labels_r in enumerate(labels):
+            score += self.shares[:, r, :].T[labels_r]
+        return score
+
+
+def count(labels: np.ndarray, own: np.ndarray, a: np.ndarray, K: int) -> Votes:
+    """The shares of a partition; a cluster without weight has none."""
+    L = int(labels.max()) + 1
+    tables = [
+        np.bincount(own.astype(np.int64) * L + labels_r, weights=a, minlength=K * L).reshape(K, L)
+        for labels_r in labels
+    ]
+    total = np.bincount(own, weights=a, minlength=K)
+    inverse = np.divide(1.0, total, out=np.zeros(K), where=total > 0)
+    return Votes(np.stack(tables, axis=1) * inverse[:, None, None])
+
+
+def settle(labels: np.ndarray, own: np.ndarray, a: np.ndarray, K: int, sweeps: int = 100) -> tuple:
+    """k-means on h from a partition: (votes, labels, inside). Inside is what k-means raises: the
+    weighted sum over rows of the mean co-association with the own cluster."""
+    votes = count(labels, own, a, K)
+    for _ in range(sweeps):
+        empty = np.flatnonzero(~votes.shares.any(axis=(1, 2)))
+        before, (own, confidence) = own, votes.of(labels)
+        for k in empty[: own.size]:
+            farthest = int(np.argmin(np.where(a > 0, confidence, np.inf)))
+            own[farthest], confidence[farthest] = k, np.inf
+        votes = count(labels, own, a, K)
+        if np.array_equal(own, before):
+            break
+    own, confidence = votes.of(labels)
+    return votes, own, float(a @ confidence)
+
+
+def agree(labels: np.ndarray, K: int, a: np.ndarray) -> tuple[Votes, np.ndarray, np.ndarray]:
+    """The partition in which the runs agree most: votes, labels, confidence.
+
+    Starts are the runs themselves, so that nothing is drawn; the best end is kept.
+    """
+    n = labels.shape[1]
+    some = _few(n)
+    few, weight = labels[:, some], a[some]
+    if not weight.any():
+        few, weight = labels, a
+    starts = [np.minimum(labels_r, K - 1) for labels_r in few]
+    if few.shape[1] <= SMALL:
+        starts.append(by_linkage(few, K))
+    ends = [settle(few, start, weight, K) for start in starts]
+    votes, own, _ = max(ends, key=lambda end: round(end[2], 6))
+    if few is not labels:
+        votes, own, _ = settle(labels, votes.of(labels)[0], a, K)
+    own, confidence = votes.of(labels)
+    return votes, own, confidence
+
+
+def co_association(labels: np.ndarray) -> np.ndarray:
+    """(n, n): the share of runs that put two rows together."""
+    together = np.zeros((labels.shape[1], labels.shape[1]))
+    for labels_r in labels:
+        together += labels_r[:, None] == labels_r
+    return together / len(labels)
+
+
+def by_linkage(labels: np.ndarray, K: int) -> np.ndarray:
+    apart = 1.0 - co_association(labels)
+    if labels.shape[1] <= K:
+        return np.arange(labels.shape[1], dtype=np.int32)
+    tree = linkage(squareform(apart, checks=False), "average")
+    return (fcluster(tree, K, "maxclust") - 1).astype(np.int32)
+
+
+def stability(labels: np.ndarray, a: np.ndarray) -> float:
+    """Mean adjusted Rand index of all pairs of runs, rows counted by a; 1 for a single run."""
+    some = _few(labels.shape[1])
+    few, weight = labels[:, some], a[some]
+    found = [
+        adjusted_rand_index(few[r], few[s], sample_weight=weight)
+        for r in range(len(few))
+        for s in range(r)
+    ]
+    return float(np.mean(found)) if found else 1.0
+
+
+def _few(n: int) -> np.ndarray:
+    return np.arange(n) if n <= MANY else np.linspace(0, n - 1, MANY).astype(np.intp)
