@@ -164,3 +164,15 @@ def test_lloyd_never_raises_the_inertia(rng):
         last = w @ clusters.e
     assert settled
     assert isinstance(clusters, Clusters)
+
+
+def test_sparse_ties_go_to_the_lowest_centre_as_dense_ones_do(rng):
+    X = (rng.random((500, 12)) < 0.3).astype(np.float64)
+    C = X[[3, 1, 4, 1, 5]]  # rows, one of them twice: distances are whole numbers, ties abound
+    dense, e = _kmeans.assign(X, C)
+    sparse, e_sparse = _kmeans.assign(sp.csr_array(X), C)
+    np.testing.assert_array_equal(dense, sparse)
+    np.testing.assert_allclose(e, e_sparse, atol=1e-12)
+    assert not (dense == 3).any()
+    exact = ((X[:, None] - C) ** 2).sum(2)
+    np.testing.assert_array_equal(dense, exact.argmin(1))

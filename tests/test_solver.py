@@ -227,3 +227,24 @@ def test_waking_lowers_what_a_whole_fit_reaches(monkeypatch):
     woken = model.fit(X).objective_
     monkeypatch.setattr(_solver, "_wake", lambda *given: None)
     assert woken < 0.998 * model.fit(X).objective_
+
+
+@pytest.mark.parametrize("step", [1.0, 1e3, 1e-9])
+def test_step_of_the_paper_is_that_of_plain_halving(step, rng):
+    """Steps that are ruled out without the balance would have failed with it."""
+    X = (rng.random((40, 6)) < 0.4).astype(float)
+    problem = make_problem(X, np.ones(40), mass_rate=0.7)._replace(spread_rate=10.0)
+    v, e = rng.random(40), rng.random(40)
+    J, gradient = problem.value_and_gradient(v * v, e)
+    g = 2.0 * v * gradient
+    found, z, terms = _solver._step_of_paper(problem, v, g, e, J, step)
+
+    def fails(size):
+        move = -size * g
+        bound = J + g @ move + move @ move / (2 * size)
+        return problem.value((v + move) ** 2, e) > bound
+
+    while fails(step):
+        step /= 2
+    assert found == step
+    assert sum(terms.values()) == pytest.approx(problem.value(z * z, e), rel=1e-12)

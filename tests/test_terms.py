@@ -160,11 +160,11 @@ def test_probes_are_unbiased_within_their_stated_error(rng):
     truth = exact.value(w)
     estimates = np.array(
         [
-            ProbeBalance(encoded.rows, encoded.rectangles[0], seed, n_probes=50).value(w)
+            ProbeBalance(encoded.rows, encoded.rectangles[0], seed, n_probes=5).value(w)
             for seed in range(200)
         ]
     )
-    bound = np.sqrt(2 / 50) * truth
+    bound = np.sqrt(2 / 5) * truth
     assert estimates.std() < bound
     # The mean of 200 estimates, four of its own standard errors.
     assert abs(estimates.mean() - truth) < 4 * estimates.std() / np.sqrt(200)
@@ -177,7 +177,7 @@ def test_probes_are_unbiased_on_sparse_rows_with_bins(rng):
     _, encoded = make_loss(sp.csr_array(X))
     w = rng.random(60)
     estimates = [
-        ProbeBalance(encoded.rows, encoded.rectangles[0], seed, n_probes=50).value(w)
+        ProbeBalance(encoded.rows, encoded.rectangles[0], seed, n_probes=5).value(w)
         for seed in range(200)
     ]
     truth = exact.value(w)
@@ -193,7 +193,7 @@ def test_form_is_chosen_by_cost_and_memory(rng, monkeypatch):
 
 def test_reported_value_of_probes_uses_fresh_ones(rng, monkeypatch):
     monkeypatch.setattr("unskew._terms._balance.LARGEST_MATRIX", 50)
-    loss, _ = make_loss(make_data("binary", rng, n=1000, d=9), form="auto")
+    loss, _ = make_loss(make_data("binary", rng, n=1000, d=300), form="auto")
     w = rng.random(1000)
     assert loss.report(w) != loss.value(w)
     assert loss.report(w) == pytest.approx(loss.value(w), rel=0.5)
@@ -261,3 +261,73 @@ def test_group_sums_of_float32_rows_are_exact(rng):
     S, s, _ = sums_of(F, T, w)
     np.testing.assert_allclose(s, w @ T.astype(np.float64), rtol=1e-9)
     np.testing.assert_allclose(S, F.T @ (w[:, None] * T), rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_probes_of_few_treatments_are_exact(sparse, rng):
+    X = make_data("mixed", rng, n=60, d=9) * (rng.random((60, 9)) < 0.6)
+    exact, _ = make_loss(X)
+    _, encoded = make_loss(sp.csr_array(X) if sparse else X)
+    w = rng.random(60)
+    probes = ProbeBalance(encoded.rows, encoded.rectangles[0], seed=3)
+    assert probes.value(w) == pytest.approx(exact.value(w), rel=1e-10)
+    value, gradient = probes.value_and_gradient(w)
+    np.testing.assert_allclose(gradient, exact.value_and_gradient(w)[1], rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_message_of_probes_gives_the_gradient_of_any_rows(sparse, rng):
+    """Also to a term that has drawn other probes, as for rows that come later."""
+    X = make_data("binary", rng, n=200, d=30)
+    _, encoded = make_loss(sp.csr_array(X) if sparse else X)
+    w, pairs = rng.random(200), encoded.rectangles[0]
+    one, other = (ProbeBalance(encoded.rows, pairs, seed, n_probes=7) for seed in (1, 2))
+    _, message = one.value_and_message(w)
+    expected = one.value_and_gradient(w)[1]
+    np.testing.assert_allclose(other.row_gradient(message), expected, rtol=1e-9, atol=1e-12)
+    h, some = 1e-6, np.eye(200)[:20]
+    numeric = [(one.value(w + h * u) - one.value(w - h * u)) / (2 * h) for u in some]
+    np.testing.assert_allclose(expected[:20], numeric, atol=1e-6 * np.abs(expected).max())
+
+
+def test_sparse_rows_read_together_or_apart_give_the_same(rng, monkeypatch):
+    X = sp.csr_array((rng.random((9000, 40)) < 0.1).astype(np.float64))
+    w = rng.random(9000)
+    _, encoded = make_loss(X)
+    together = ProbeBalance(encoded.rows, encoded.rectangles[0], 0, n_probes=8)
+    monkeypatch.setattr("unskew._terms._wide.JOINED_ROWS", 1)
+    monkeypatch.setattr("unskew._terms._wide.KEPT_BYTES", 0)
+    monkeypatch.setattr("unskew._terms._sketch.PANEL", 3)
+    apart = ProbeBalance(encoded.rows, encoded.rectangles[0], 0, n_probes=8)
+    assert len(apart._groups) > len(together._groups)
+    value, gradient = apart.value_and_gradient(w)
+    assert value == pytest.approx(together.value(w), rel=1e-12)
+    expected = together.value_and_gradient(w)[1]
+    np.testing.assert_allclose(gradient, expected, rtol=1e-9, atol=1e-14)
+
+
+def test_what_a_kernel_returns_does_not_change_with_the_next_tile(rng):
+    """Tiles share memory; a result that is part of one is copied."""
+    from unskew._blocks import Rows, tile_rows
+
+    X = rng.integers(0, 2, (3 * tile_rows((0, 4), False) + 5, 4)).astype(np.uint8)
+    rows = Rows(X, n_threads=1)
+    with rows.threads():
+        parts = list(rows.map(lambda tile: (tile[:, 1], [tile])))
+    np.testing.assert_array_equal(np.concatenate([one for one, _ in parts]), X[:, 1])
+    np.testing.assert_array_equal(np.concatenate([tile for _, (tile,) in parts]), X)
+
+
+def test_scratch_is_of_one_thread_and_one_name():
+    import threading
+
+    from unskew._terms import scratch
+
+    one, other = scratch("a", (5, 2), np.float32), scratch("b", (5, 2), np.float32)
+    assert not np.shares_memory(one, other)
+    assert np.shares_memory(one, scratch("a", (2, 2), np.float64))
+    found = []
+    thread = threading.Thread(target=lambda: found.append(scratch("a", (5, 2), np.float32)))
+    thread.start()
+    thread.join()
+    assert not np.shares_memory(one, found[0])

@@ -118,8 +118,9 @@ def squared_distances(
     squares of c there are taken out by a second product, and the row's factor is multiplied in.
     """
     if sp.issparse(F):
-        F, C = F.astype(np.float64), C.astype(np.float64)
-        x2 = np.asarray(F.multiply(F).sum(axis=1)).ravel()
+        data = F.data.astype(np.float64)
+        F, squared = (sp.csr_array((v, F.indices, F.indptr), F.shape) for v in (data, data * data))
+        C, x2 = C.astype(np.float64, copy=False), squared @ np.ones(F.shape[1])
     else:
         x2 = np.einsum("ij,ij->i", F, F)
     c2 = np.einsum("kj,kj->k", C, C)
@@ -148,7 +149,8 @@ def assign(F: Any, C: np.ndarray, gaps: Gaps | None = None) -> tuple[np.ndarray,
     """Nearest centre of each row and the squared distance to it; ties go to the lowest index.
 
     The product form above decides all rows but near-ties; those are decided on differences in
-    float64. So the answer does not depend on how rows were cut into tiles.
+    float64. So the answer does not depend on how rows were cut into tiles. CSR rows have the
+    product in float64 already, each row by itself: there the lowest of the near-ties is taken.
     """
     C = C.astype(np.float64 if sp.issparse(F) else F.dtype, copy=False)
     distances, size = squared_distances(F, C, gaps)
@@ -158,14 +160,14 @@ def assign(F: Any, C: np.ndarray, gaps: Gaps | None = None) -> tuple[np.ndarray,
     near = closest + 32 * np.finfo(distances.dtype).eps * size
     labels = np.zeros(closest.size, dtype=np.intp)
     candidates = np.zeros(closest.size, dtype=np.int32)
-    for k, own in enumerate(across):
-        close = own <= near
+    for k in reversed(range(len(across))):
+        close = across[k] <= near
         candidates += close
         np.copyto(labels, k, where=close)
-    tied = np.flatnonzero(candidates > 1)
+    tied = np.flatnonzero(candidates > 1) if not sp.issparse(F) else np.zeros(0, np.intp)
     for part in np.array_split(tied, max(1, tied.size // 256)):
         if part.size:
-            rows = F[part].toarray() if sp.issparse(F) else F[part]
+            rows = F[part]
             exact = np.stack(
                 [(differences(rows, c, gaps, part).astype(np.float64) ** 2).sum(1) for c in C],
                 axis=1,
@@ -253,9 +255,11 @@ def label_and_sum(rows: Any, distance: Distance, w: np.ndarray, C: np.ndarray) -
     """``label``, and the sums from which ``update`` would make the next centres: one pass."""
     K = C.shape[0]
 
+    C_ = by_column(C, rows)
+
     def both(tile: Any, w_: np.ndarray) -> tuple:
         F, gaps = distance.of(tile), distance.gaps(tile)
-        labels, e = assign(F, C, gaps)
+        labels, e = assign(F, C_, gaps)
         return labels, e, cluster_sums(F, w_, labels, K, gaps)
 
     labels, e = np.empty(rows.n, dtype=np.int32), np.empty(rows.n)
@@ -266,11 +270,17 @@ def label_and_sum(rows: Any, distance: Distance, w: np.ndarray, C: np.ndarray) -
     return Clusters(labels, e, C), totals
 
 
+def by_column(C: np.ndarray, rows: Any) -> np.ndarray:
+    """Centres as CSR rows are multiplied with: else each tile would turn them by itself."""
+    return np.asfortranarray(C, dtype=np.float64) if rows.sparse else C
+
+
 def label(rows: Any, distance: Distance, C: np.ndarray) -> Clusters:
     """argmin_labels of the same sum: nearest centres. Weights do not enter."""
     labels = np.empty(rows.n, dtype=np.int32)
     e = np.empty(rows.n)
-    parts = rows.map(lambda tile: assign(distance.of(tile), C, distance.gaps(tile)), dense=False)
+    C_ = by_column(C, rows)
+    parts = rows.map(lambda tile: assign(distance.of(tile), C_, distance.gaps(tile)), dense=False)
     for (start, stop), (some_labels, some_e) in zip(rows.bounds, parts):
         labels[start:stop], e[start:stop] = some_labels, some_e
     return Clusters(labels, e, C)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,17 +51,6 @@ class Balance:
         for _, g in parts[1:]:
             gradient = gradient + g
         return sum(value for value, _ in parts), gradient
-
-    def along(self, v: np.ndarray, g: np.ndarray) -> Callable[[float], float] | None:
-        """The value at (v - step g)^2 as a cheap function of the step; None where a form has none.
-
-        To rule steps out; a step that is taken deserves ``value``.
-        """
-        terms: list[Any] = self.terms
-        if not all(hasattr(term, "along") for term in terms):
-            return None
-        parts = [term.along(v, g) for term in terms]
-        return lambda step: sum(part(step) for part in parts)
 
     def explicit(self) -> list[Any]:
         """Terms whose gradient is a function of a row and of a message of moderate size."""

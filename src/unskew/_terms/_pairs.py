@@ -104,21 +104,6 @@ class SparseIndicators(NamedTuple):
         return sp.csr_array(Fk.multiply(self.correction[:, j]) + Fk.multiply(self.base[j]))
 
 
-class DenseIndicators(NamedTuple):
-    """The same operations for a dense tile."""
-
-    T: np.ndarray
-
-    def times(self, Z: np.ndarray) -> np.ndarray:
-        return self.T @ Z
-
-    def transposed_times(self, V: np.ndarray) -> np.ndarray:
-        return self.T.T @ V
-
-    def products(self, F: np.ndarray, k: np.ndarray, j: np.ndarray) -> np.ndarray:
-        return F[:, k] * self.T[:, j]
-
-
 @dataclass(frozen=True)
 class Effects:
     """What the suspects of a row add to its other columns: B'(z - mean), linear in z.

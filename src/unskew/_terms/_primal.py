@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -204,27 +204,6 @@ class PrimalBalance:
                 )
             )
         )
-
-    def along(self, v: np.ndarray, g: np.ndarray) -> Callable[[float], float]:
-        """balance((v - step g)^2) as a function of the step: four passes for any number of them.
-
-        S, s and x are sums over rows of w = v^2 - 2 step v g + step^2 g^2 times something, hence
-        polynomials of the step. Less exact than ``value`` where the three parts cancel.
-        """
-        vg = v * g
-        plus, minus = (self._total(np.maximum(part, 0.0)) for part in (vg, -vg))
-        linear = [one - other for one, other in zip(plus, minus)]
-        start, square = self._total(v * v), self._total(g * g)
-        W = float(v @ v), float(v @ g), float(g @ g)
-
-        def value(step: float) -> float:
-            S, s, x = (
-                a + (-2.0 * step) * b + step**2 * c for a, b, c in zip(start, linear, square)
-            )
-            rates = self._rates(W[0] - 2.0 * step * W[1] + step**2 * W[2], s)[2]
-            return self._value_of(S.astype(self.rows.dtype, copy=False), x, rates)
-
-        return value
 
     def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
         value, message = self.value_and_message(w)

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from copy import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ._pairs import DenseIndicators, Pairs, add_up, group_rates, take_columns
+from ._pairs import Pairs, add_up, group_rates
+from ._sketch import (
+    Sketch,
+    back_projection,
+    gradient_of_rows,
+    group_sums,
+    in_panels,
+    on_tile,
+    projection,
+    rest_of_gradient,
+)
 
 # A d x t matrix beyond this many entries is not formed (2**24 float64 = 128 MB each).
 LARGEST_MATRIX = 2**24
 # Relative standard error that the number of random probes is chosen for.
 PROBE_ERROR = 0.1
+# Sparse rows that the probe form reads together, and the most that it keeps of them.
+JOINED_ROWS = 2**14
+KEPT_BYTES = 2**28
 
 
 class DualBalance:
@@ -108,111 +124,142 @@ class DualBalance:
 class ProbeBalance:
     """An unbiased estimate of balance(w) for very wide data, in O(n d m): no d x t matrix.
 
-    For random signs z, E ||D z||^2 = ||D||^2. With m columns Z (t x m) drawn once per object
-        R = D Z = X' diag(w) (A Z) less the masked entries times Z,   estimate = ||R||^2 / m
-    Masking R itself, not the square, keeps the estimate non-negative and takes the noise of the
-    masked entries out. The variance of one probe is at most 2 ||D'D||_F^2 <= 2 ||D||^4, so the
-    relative standard error is at most sqrt(2 / m): m = 2 / PROBE_ERROR^2 = 200 for 0.1. It is
-    reached when D has rank one and is far smaller for the many-directional D of wide data.
+    The treatments are dealt at random into m groups of equal size and get random signs z, once
+    per object; with Z (t x m) the matrix that adds up each group,
+        R = D Z = X' diag(w) (A Z) less the masked entries times Z,   estimate = ||R||^2
+    E ||D Z||^2 = ||D||^2 over the signs; of two treatments at most 1/m share a group, so that the
+    variance is at most (2/m) ||D'D||_F^2 <= (2/m) ||D||^4: as of m dense random probes, but A Z
+    costs n t operations instead of n t m. The relative standard error is at most sqrt(2 / m): m =
+    2 / PROBE_ERROR^2 = 200 for 0.1. It is reached when D has rank one and is far smaller for the
+    many-directional D of wide data; with t <= m the value is exact. Masking R itself, not the
+    square, keeps the estimate non-negative and takes the noise of the masked entries out.
     """
 
     form = "probes"
 
     def __init__(self, rows: Any, pairs: Pairs, seed: int, n_probes: int | None = None) -> None:
         self.rows, self.pairs = rows, pairs
-        self.n_probes = n_probes or probe_count(PROBE_ERROR)
-        draw = np.random.default_rng(seed).integers(
-            0, 2, size=(len(pairs.treatments), self.n_probes), dtype=np.int8
-        )
-        self.Z = (2 * draw - 1).astype(rows.dtype)
+        t = len(pairs.treatments)
+        self.n_probes = min(n_probes or probe_count(PROBE_ERROR), max(t, 1))
+        rng = np.random.default_rng(seed)
+        # All that is per treatment is in the order of the deal: the i-th is in group i % m.
+        self.sketch = Sketch(pairs, rng.permutation(t), self.n_probes)
+        self.sign = 2.0 * rng.integers(0, 2, size=t) - 1.0
+        self.group = np.arange(t) % self.n_probes
+        self._kept: dict[int, Any] = {}
+        self._groups, self._keep = self._cut()
 
-    def _read(self, tile: Any) -> tuple:
-        F = take_columns(tile, self.pairs.features)
-        if sp.issparse(tile):
-            return F, self.pairs.treatments.of_sparse(tile)
-        return F, DenseIndicators(self.pairs.treatments.of(tile))
+    def _cut(self) -> tuple[list[range], bool]:
+        """Tiles that are read together, and whether what is read of them is kept.
 
-    def _group_sums(self, tile: Any, w: np.ndarray) -> tuple:
-        F, T = self._read(tile)
-        together = T.products(F, *self.pairs.masked).T @ w
-        return T.transposed_times(w[:, None])[:, 0], F.T @ w, together
+        Each call of a kernel costs d x m additions, so that low tiles of sparse rows are joined.
+        """
+        bounds = self.rows.bounds
+        if not self.rows.sparse:
+            return [], False
+        height = max(1, bounds[0][1] - bounds[0][0])
+        step = max(1, JOINED_ROWS // height)
+        groups = [range(i, min(i + step, len(bounds))) for i in range(0, len(bounds), step)]
+        per_entry = 1 + 2 * len(self.pairs.treatments) / max(self.pairs.features.size, 1)
+        return groups, 8 * self.rows.X.nnz * per_entry <= KEPT_BYTES
 
-    def _projection(self, tile: Any, w: np.ndarray, message: tuple) -> tuple:
-        """X' diag(w) A Z, with A Z = T (u Z) - offset."""
-        F, T = self._read(tile)
-        uZ, offset = message
-        return (F.T @ (w[:, None] * (T.times(uZ) - offset)),)
+    def _map(self, kernel: Any, *vectors: np.ndarray, message: Any = None) -> Iterator[tuple]:
+        """(first row, last row, kernel(reading, rows of each vector, message)), in order."""
+        bounds, sketch = self.rows.bounds, self.sketch
+        extra = () if message is None else (message,)
+        if not self.rows.sparse:
+            parts = self.rows.map(partial(on_tile, sketch, kernel), *vectors, message=message)
+            for (start, stop), part in zip(bounds, parts):
+                yield start, stop, part
+            return
 
-    def _back_projection(self, tile: Any, w: np.ndarray, R: np.ndarray) -> tuple:
-        """sum_p Z_jp (T' diag(w) X R)_jp and the plain column sums of diag(w) X R."""
-        F, T = self._read(tile)
-        wXR = w[:, None] * (F @ R)
-        return np.einsum("jp,jp->j", T.transposed_times(wXR), self.Z), wXR.sum(0)
+        def call(number: int) -> tuple:
+            group = self._groups[number]
+            start, stop = bounds[group[0]][0], bounds[group[-1]][1]
+            reading = self._kept.get(number)
+            if reading is None:
+                tiles = [self.rows.tile(i, dense=False) for i in group]
+                joined = tiles[0] if len(tiles) == 1 else sp.vstack(tiles, format="csr")
+                reading = sketch.read(joined)
+                if self._keep:
+                    self._kept[number] = reading
+            return start, stop, kernel(reading, *(v[start:stop] for v in vectors), *extra)
 
-    def _gradient(self, tile: Any, message: tuple) -> np.ndarray:
-        uZ, offset, R, by_treatment, const, by_product, by_feature = message
-        F, T = self._read(tile)
-        g = np.einsum("ip,ip->i", F @ R, T.times(uZ) - offset)
-        g = g + T.times(by_treatment[:, None])[:, 0] + const
-        return g + T.products(F, *self.pairs.masked) @ by_product + F @ by_feature
+        yield from self.rows.run(call, range(len(self._groups)))
+
+    def _sums(self, kernel: Any, *vectors: np.ndarray, message: Any = None) -> list[Any]:
+        return add_up(part for _, _, part in self._map(kernel, *vectors, message=message))
 
     def _estimate(self, w: np.ndarray) -> tuple:
         dtype = self.rows.dtype
-        w_ = w.astype(dtype, copy=False)
-        s, x, together = add_up(self.rows.map(self._group_sums, w, dense=False))
+        s, x, together = self._sums(group_sums, w)
         inverse_s, inverse_c = group_rates(s, float(w.sum()))
-        uZ = ((inverse_s + inverse_c)[:, None] * self.Z).astype(dtype)
-        offset = (inverse_c @ self.Z).astype(dtype)
-        parts = self.rows.map(self._projection, w_, message=(uZ, offset), dense=False)
-        R = add_up(parts)[0] * self.pairs.scale[:, None]
-        k, j = self.pairs.masked
+        u = ((inverse_s + inverse_c) * self.sign).astype(dtype)
+        offset = self._grouped(inverse_c * self.sign).astype(dtype)
+        panels = self._sums(projection, w.astype(dtype, copy=False), message=(u, offset))
+        R = np.hstack(panels) if len(panels) > 1 else panels[0]
+        R *= self.pairs.scale[:, None]
+        k, j = self.sketch.masked
         treated = together * inverse_s[j]
         control = (x[k] - together) * inverse_c[j]
-        np.add.at(R, k, -((treated - control) * self.pairs.scale[k])[:, None] * self.Z[j])
-        value = float(np.vdot(R, R)) / self.n_probes
-        return value, R, inverse_s, inverse_c, uZ, offset, treated, control
+        taken = (treated - control) * self.pairs.scale[k] * self.sign[j]
+        np.subtract.at(R, (k, self.group[j]), taken)
+        value = float(np.vdot(R, R))
+        return value, R, inverse_s, inverse_c, u, offset, treated, control
+
+    def _grouped(self, values: np.ndarray) -> np.ndarray:
+        return np.bincount(self.group, weights=values, minlength=self.n_probes)
 
     def value(self, w: np.ndarray) -> float:
         return self._estimate(w)[0]
 
     def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
-        value, message = self.value_and_message(w)
-        return value, self.row_gradient(message)
-
-    def row_gradient(self, message: tuple) -> np.ndarray:
-        return self.rows.gather(self._gradient, message=message, dense=False)
+        value, message, gradient = self._back(w)
+        for start, stop, part in self._map(rest_of_gradient, message=message):
+            gradient[start:stop] += part
+        return value, gradient
 
     def value_and_message(self, w: np.ndarray) -> tuple[float, tuple]:
         """The value, and all that the derivative in a row's weight needs besides the row."""
-        value, R, inverse_s, inverse_c, uZ, offset, treated, control = self._estimate(w)
+        return self._back(w)[:2]
+
+    def row_gradient(self, message: tuple) -> np.ndarray:
+        """The derivative in the weight of each row, which need not be those of the message."""
+        other = copy(self)
+        other.sketch = Sketch(self.pairs, message[0], message[2].size)
+        other._kept = {}
+        out = np.empty(self.rows.n)
+        for start, stop, part in other._map(gradient_of_rows, message=message):
+            out[start:stop] = part
+        return out
+
+    def _back(self, w: np.ndarray) -> tuple[float, tuple, np.ndarray]:
+        """Value, message, and the part of the gradient that does not go through s and c."""
+        value, R, inverse_s, inverse_c, u, offset, treated, control = self._estimate(w)
         dtype = self.rows.dtype
-        G = (2.0 / self.n_probes) * R * self.pairs.scale[:, None]
-        k, j = self.pairs.masked
+        k, j = self.sketch.masked
         # The derivative of the masked entries that were taken out of R.
-        pull = -np.einsum("pm,pm->p", G[k], self.Z[j])
-        G_ = G.astype(dtype)
-        parts = self.rows.map(
-            self._back_projection, w.astype(dtype, copy=False), message=G_, dense=False
-        )
-        through_s, all_rows = add_up(parts)
-        through_c = self.Z @ all_rows - through_s
+        pull = -2.0 * self.pairs.scale[k] * R[k, self.group[j]] * self.sign[j]
+        R *= 2.0 * self.pairs.scale[:, None]
+        G = in_panels(R.astype(dtype), self.rows.sparse)
+        totals: list[Any] = []
+        gradient = np.empty(self.rows.n)
+        parts = self._map(back_projection, w.astype(dtype, copy=False), message=(u, offset, G))
+        for start, stop, (direct, *sums) in parts:
+            gradient[start:stop] = direct
+            totals = add_up([totals, sums] if totals else [sums])
+        by_treatment, all_rows = totals
+        through_s = self.sign * by_treatment
+        through_c = self.sign * all_rows[self.group] - through_s
         alpha = -through_s * inverse_s**2
         beta = through_c * inverse_c**2
-        inverse = inverse_s[j] + inverse_c[j]
         np.add.at(alpha, j, -pull * treated * inverse_s[j])
         np.add.at(beta, j, pull * control * inverse_c[j])
         by_feature = np.zeros(self.pairs.features.size)
         np.add.at(by_feature, k, -pull * inverse_c[j])
-        message = (
-            uZ,
-            offset,
-            G_,
-            (alpha - beta).astype(dtype),
-            float(beta.sum()),
-            (pull * inverse).astype(dtype),
-            by_feature.astype(dtype),
-        )
-        return value, message
+        by_product = pull * (inverse_s[j] + inverse_c[j])
+        rest = [a.astype(dtype) for a in (alpha - beta, by_product, by_feature)]
+        return value, (self.sketch.order, u, offset, G, *rest, float(beta.sum())), gradient
 
 
 def probe_count(relative_error: float) -> int:
