@@ -98,6 +98,35 @@ def test_killed_anywhere_and_resumed_is_the_same_fit(which, tmp_path, monkeypatc
     assert killed > 1
 
 
+@pytest.mark.parametrize("adjust", ["effects", "both"])
+def test_killed_in_every_phase_of_a_fit_with_effects(adjust, tmp_path, monkeypatch):
+    X, path, weigh = some_rows(80, 4), tmp_path / "fit.npz", adjust == "both"
+    how = {"n_clusters": 2, "n_init": 2, "max_iter": 2, "suspects": [0], "random_state": 0}
+    how |= {"adjust": adjust, "tol": 1e-6}
+    whole, kept = DCKM(**how).fit(X), {"checkpoint": path, "checkpoint_seconds": 0}
+    phases, write = [], Checkpoint.write
+
+    def note(self, progress):
+        phases.append((progress.facts["kind"], progress.facts["phase"]))
+        write(self, progress)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "write", note)
+        assert_same(DCKM(**how, **kept).fit(X), whole)
+    # From raw and regressed-out rows and (both) from weights; without weights one round is all.
+    starts = {(kind, "starts") for kind in range(3 if weigh else 2)}
+    assert set(phases) == starts | {(kind, "descent") for kind in range(3) if weigh}
+    for phase in dict.fromkeys(phases):
+        writes = len(phases) - phases[::-1].index(phase)  # the last one of its phase
+        assert fit_until(monkeypatch, DCKM(**how, **kept), X, writes)
+        resumed = DCKM(**how, checkpoint=path).fit(X)
+        assert_same(resumed, whole)
+        assert resumed.starts_ == whole.starts_
+        B, expected = (model._distance.effects.B for model in (resumed, whole))
+        np.testing.assert_array_equal(B, expected)
+        assert not path.exists()
+
+
 def test_killed_again_and_again(tmp_path, monkeypatch):
     X, (kind, how) = some_rows(), MODELS["descent"]
     whole, kills = kind(**how).fit(X), 0
@@ -213,8 +242,6 @@ def test_parameters_are_checked(tmp_path):
         DCKM(3, resume="yes").fit(X)
     with pytest.raises(FileError, match="does not exist"):
         DCKM(3, checkpoint=tmp_path / "nowhere" / "fit.npz").fit(X)
-    with pytest.raises(ValueError, match="should go with adjust='weights'"):
-        DCKM(3, suspects=[0], adjust="both", checkpoint=tmp_path / "a").fit(X)
 
 
 def test_a_short_fit_writes_nothing(tmp_path, monkeypatch):

@@ -9,9 +9,22 @@ import pytest
 
 from unskew import DCKM
 from unskew._blocks import Rows
-from unskew._effects import Fit, lloyd, make_effects, regress_out, solve_jointly
+from unskew._effects import (
+    ALONE,
+    Candidate,
+    Fit,
+    choose,
+    judge,
+    lloyd,
+    make_effects,
+    regress_out,
+    solve_jointly,
+    sources_of,
+    with_effects,
+)
 from unskew._encode import encode, encode_for
-from unskew._kmeans import Distance, label
+from unskew._kmeans import Clusters, Distance, label
+from unskew._solver import Problem, Solution
 from unskew._terms import Balance
 from unskew.baselines import RegressOutKMeans
 from unskew.metrics import adjusted_rand_index
@@ -136,6 +149,55 @@ def test_balance_gradient_on_corrected_features(rng):
         assert gradient[i] == pytest.approx(slope, rel=1e-4, abs=1e-6)
 
 
+def test_gradient_of_the_whole_objective_with_effects(rng):
+    X, y, _ = tinted(rng)
+    a = rng.random(len(X)) + 0.5
+    encoded, distance = make_distance(X, [5, 6, 7], a)
+    C, effects, _ = solve_jointly(encoded.rows, distance, a, y, np.zeros((3, 5)), 1e-3)
+    effects = replace(effects, B=effects.B + np.r_["-1", np.ones((3, 5)), np.zeros((3, 3))])
+    balance = Balance(encoded.rows, encoded.rectangles[:1], form="primal")
+    N = float(a.sum())
+    plain = Problem(encoded.rows, balance, distance, a, 1 / a, N, N, 0.3 / N, 0.7, 0.1 / N)
+    problem = with_effects(plain, replace(distance, effects=effects))
+    e = label(encoded.rows, problem.distance, C).e
+    w = a * rng.random(len(X))
+    J, gradient = problem.value_and_gradient(w, e)
+    assert J != pytest.approx(plain.value(w, e), rel=1e-3)  # the effects are in it
+    for i in range(0, 120, 13):
+        step = np.zeros(120)
+        step[i] = 1e-5
+        slope = (problem.value(w + step, e) - problem.value(w - step, e)) / 2e-5
+        assert gradient[i] == pytest.approx(slope, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("rows_of_a_tile", [7, 50, 119])
+def test_tiles_do_not_change_the_least_squares(rng, monkeypatch, rows_of_a_tile):
+    X, y, _ = tinted(rng)
+    w, start = rng.random(len(X)), rng.normal(size=(3, 5))
+    encoded, distance = make_distance(X, [5, 6, 7])
+    one = solve_jointly(encoded.rows, distance, w, y, start, 1e-3)
+    monkeypatch.setattr("unskew._blocks.tile_rows", lambda shape, sparse: rows_of_a_tile)
+    encoded, distance = make_distance(X, [5, 6, 7])
+    assert len(encoded.rows.bounds) > 1
+    other = solve_jointly(encoded.rows, distance, w, y, start, 1e-3)
+    np.testing.assert_allclose(one[0], other[0], atol=1e-11)
+    np.testing.assert_allclose(one[1].B, other[1].B, atol=1e-11)
+
+
+def test_least_squares_of_weights_is_that_of_repeated_rows(rng):
+    X, y, _ = tinted(rng)
+    a = rng.integers(0, 3, len(X))
+    often = np.repeat(np.arange(len(X)), a)
+    encoded, distance = make_distance(X, [5, 6, 7], a.astype(float))
+    one = solve_jointly(encoded.rows, distance, a.astype(float), y, np.zeros((3, 5)), 1e-3)
+    encoded, distance = make_distance(X[often], [5, 6, 7])
+    other = solve_jointly(
+        encoded.rows, distance, np.ones(often.size), y[often], np.zeros((3, 5)), 1e-3
+    )
+    np.testing.assert_allclose(one[0], other[0], atol=1e-10)
+    np.testing.assert_allclose(one[1].B, other[1].B, atol=1e-10)
+
+
 def test_effects_of_numbers_by_degree_and_by_bins(rng):
     n = 400
     age = rng.uniform(-1, 1, n)
@@ -193,8 +255,9 @@ def fit(X, adjust="both", **how):
 
 
 @pytest.mark.parametrize("adjust", ["effects", "both"])
-def test_threads_do_not_change_a_bit(data, adjust):
-    X = np.tile(data.X, (3, 1)).astype(np.float32)
+def test_threads_do_not_change_a_bit(data, adjust, monkeypatch):
+    monkeypatch.setattr("unskew._blocks.tile_rows", lambda shape, sparse: 97)  # several tiles
+    X = data.X.astype(np.float32)
     one, two = (fit(X, adjust, suspects=data.suspects, n_threads=t) for t in (1, 2))
     np.testing.assert_array_equal(one.labels_, two.labels_)
     np.testing.assert_array_equal(one.weights_, two.weights_)
@@ -243,6 +306,19 @@ def test_a_suspect_without_effect_and_no_balance_is_kmeans(rng):
     ).fit(X)
     assert adjusted_rand_index(model.labels_, plain.labels_) > 0.99
     np.testing.assert_allclose(model.weights_, 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("adjust", ["effects", "both"])
+@pytest.mark.parametrize("strength", [0.0, 1.0])
+def test_a_constant_suspect_is_kmeans(data, adjust, strength):
+    X = np.c_[data.X[:, :20], np.ones(600)]
+    model = fit(X, adjust, suspects=[20], balance_strength=strength)
+    plain = fit(X, "weights", suspects=[20], balance_strength=0, spread_strength=1e6)
+    np.testing.assert_array_equal(model.labels_, plain.labels_)
+    np.testing.assert_allclose(model.weights_, 1, atol=1e-12)
+    np.testing.assert_allclose(model.cluster_centers_, plain.cluster_centers_, atol=1e-5)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    assert model.suspect_effects_ == []
 
 
 def test_predict_transform_and_weights_give_back_the_fit(data):
@@ -296,6 +372,42 @@ def test_unseen_values_of_a_suspect_have_an_average_effect(rng):
     )
 
 
+def test_new_rows_need_the_value_of_their_suspect(rng):
+    X, _, site = tinted(rng, n=300)
+    table = pd.DataFrame(X[:, :5], columns=list("abcde")).assign(site=np.array(list("NSW"))[site])
+    model = DCKM(3, suspects=["site"], adjust="both", n_init=3, random_state=0).fit(table)
+    for answer in (model.predict, model.transform, model.weights_for):
+        with pytest.raises(ValueError, match="site"):
+            answer(table.drop(columns="site"))
+    moved = table.assign(site="N")
+    elsewhere = table["site"] != "N"
+    assert np.abs(model.transform(moved) - model.transform(table))[elsewhere].max() > 0.1
+    np.testing.assert_array_equal(
+        model.transform(moved)[~elsewhere], model.transform(table)[~elsewhere]
+    )
+
+
+def test_the_report_shows_what_a_site_does_to_the_columns(rng, tmp_path):
+    pytest.importorskip("matplotlib")
+    from unskew.diagnostics import diagnostics
+    from unskew.report import write_report
+
+    site, y = rng.integers(0, 3, 400), rng.integers(0, 2, 400)
+    x = 8 * y[:, None] + np.array([[0.0, 0], [0, 0], [0, 6]])[site] + rng.normal(size=(400, 2))
+    table = pd.DataFrame(x, columns=["a", "b"]).assign(site=np.array(["1", "2", "3"])[site])
+    model = DCKM(2, suspects=["site"], adjust="both", n_init=2, random_state=0).fit(table)
+    own = diagnostics(model, table)
+    assert (own.effects[0].suspect, own.effects[0].feature) == ("site=3", "b")
+    assert own.effects[0].effect > 0.5
+    write_report(own, tmp_path / "r.html")
+    write_report(own, tmp_path / "r.md")
+    for name in ("r.html", "r.md"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert "What the suspects do to the columns" in text
+        assert "Largest: site=3 on b, +" in text
+    assert any("after the correction" in reason for reason in own.verdict.reasons)
+
+
 def test_no_overlap_is_said_not_guessed(rng):
     y = np.repeat([0, 1, 2], 100)
     X = np.c_[6 * np.eye(3)[y] + 0.3 * rng.normal(size=(300, 3)), rng.normal(size=300)]
@@ -324,14 +436,59 @@ def test_wrong_parameters(how, message):
         DCKM(2, **how).fit(np.eye(6))
 
 
-def test_sparse_rows_and_constant_suspects_are_refused(data):
-    import scipy.sparse as sp
+# ------------------------------------------------------------------------ the choice of the end
+def an_end(start, tie=0.1, judged=1.0, explained=0.3, share=0.5, inertia=1.0):
+    solution = Solution(np.ones(1), None, 0.0, {}, 1, "")
+    fit = Fit(Clusters(np.zeros(1), np.array([inertia]), np.zeros((1, 1))), None)
+    return Candidate(start, solution, fit, None, explained, tie, share, judged)
 
-    with pytest.raises(ValueError, match="makes rows dense, and X is sparse"):
-        fit(sp.csr_array(data.X), suspects=data.suspects)
-    X = np.c_[data.X[:, :5], np.ones(600)]
-    with pytest.raises(ValueError, match=r"suspects=\[5\] do not vary"):
-        fit(X, suspects=[5])
+
+def test_the_choice_is_the_rule_of_its_docstring():
+    ends = [
+        an_end("raw", judged=1.0005, share=0.6),
+        an_end("regressed", judged=1.002, share=0.9),
+        an_end("weights", judged=1.0, share=0.4),
+        an_end(ALONE, judged=0.5, tie=0.81),
+    ]
+    assert choose(ends, True).start == "raw"  # as good as the best, and worth more
+    assert choose(ends[1:], True).start == "weights"
+    assert choose([*ends[:3], ends[3]._replace(tie=0.79)], True).start == ALONE
+    unjudged = [end._replace(judged=None) for end in ends]
+    unjudged[1] = unjudged[1]._replace(explained=0.4)
+    assert choose(unjudged, True).start == "regressed"
+    unjudged[1] = unjudged[1]._replace(tie=0.79)  # 0.4 (1 - 0.79^4) < 0.3 (1 - 0.1^4)
+    assert choose(unjudged, True).start != "regressed"
+    tied = [end._replace(tie=tie) for end, tie in zip(ends, (0.95, 0.9, 0.99, 1.0))]
+    assert choose(tied, True).start == "regressed"
+    assert choose([an_end("raw", inertia=2.0), an_end("regressed")], False).start == "regressed"
+
+
+def test_ends_are_judged_under_the_weights_that_untie_the_suspects(rng):
+    X, y, site = tinted(rng)
+    encoded, distance = make_distance(X, [5, 6, 7])
+    rows, a, v = encoded.rows, encoded.a, rng.random(len(X))
+    source = sources_of(distance.effects, encoded.layout) * 0
+    problem = Problem(rows, None, distance, a, 1 / a, len(X), len(X), 0.0, 0.0, 0.0)
+
+    def end(start, labels, tie):
+        clusters = Clusters(labels.astype(np.int32), np.zeros(len(X)), np.zeros((3, 5)))
+        solution = Solution(v, clusters, 0.0, {}, 1, "")
+        return Candidate(start, solution, Fit(clusters, distance), problem, 0.0, tie, 1.0)
+
+    ends = [end("raw", y, 0.0), end(ALONE, site, 0.5)]
+    found = judge(ends, source, 0.0)
+    # The clusters of the second are the site: its tie at the design weights is 1, s = 1, r = v.
+    z, x = np.eye(3)[site], X[:, :5]
+    for labels, one in zip((y, site), found):
+        design, root = np.c_[np.eye(3)[labels], z], np.sqrt(v / v.sum())[:, None]
+        left = root * (x - design @ np.linalg.lstsq(root * design, root * x, rcond=None)[0])
+        assert one.judged == pytest.approx((left**2).sum(), rel=1e-8)
+    # Without a tie the design weights decide, whatever v is.
+    found = judge([end(ALONE, np.arange(120) % 1, 0.0)], source, 0.0)
+    left = x - z @ np.linalg.lstsq(z, x, rcond=None)[0]
+    assert found[0].judged == pytest.approx((left**2).sum() / 120, rel=1e-8)
+    # Weights that untied nothing are no yardstick.
+    assert judge([end(ALONE, site, 0.9)], source, 0.0)[0].judged is None
 
 
 # --------------------------------------------------------------------------- what it is good for

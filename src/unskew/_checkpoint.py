@@ -23,7 +23,7 @@ from ._kmeans import Clusters
 
 logger = logging.getLogger("unskew")
 
-FORMAT = "unskew checkpoint 1"
+FORMAT = "unskew checkpoint 2"
 # Settings that do not change the answer: a fit may go on with others.
 WITHOUT_EFFECT = (
     *("checkpoint", "checkpoint_seconds", "resume", "n_threads", "verbose"),
@@ -198,21 +198,29 @@ def open_checkpoint(model: Any, encoded: Any, seeds: np.ndarray) -> tuple:
     return checkpoint, before, kept
 
 
+def note_solution(name: str, solution: Any) -> Progress:
+    """A solution of the solver under a name; ``noted_solution`` gives back its fields."""
+    arrays = {f"{name} w": solution.w}
+    arrays |= {f"{name} {k}": v for k, v in solution.clusters._asdict().items()}
+    arrays |= {f"{name} history {k}": v for k, v in solution.history.items()}
+    told = {field: getattr(solution, field) for field in ("objective", "n_iter", "status")}
+    return Progress(arrays, {name: told})
+
+
+def noted_solution(progress: Progress, name: str) -> dict[str, Any]:
+    arrays, facts = progress
+    before = f"{name} history "
+    history = {k.removeprefix(before): v for k, v in arrays.items() if k.startswith(before)}
+    clusters = Clusters(*(arrays[f"{name} {field}"] for field in Clusters._fields))
+    return {"w": arrays[f"{name} w"], "clusters": clusters, "history": history, **facts[name]}
+
+
 def note_best(best: Any, seeds: np.ndarray, start: int, begun: bool) -> Progress:
     """Which start is next or under way, and the best solution of those before it."""
-    facts = {"seeds": seeds.tolist(), "start": start, "begun": begun, "best": None}
-    if best is None:
-        return Progress({}, facts)
-    facts["best"] = {name: getattr(best, name) for name in ("objective", "n_iter", "status")}
-    arrays = {"best w": best.w, **{f"best {k}": v for k, v in best.clusters._asdict().items()}}
-    return Progress({**arrays, **{f"history {k}": v for k, v in best.history.items()}}, facts)
+    arrays, told = ({}, {"best": None}) if best is None else note_solution("best", best)
+    return Progress(arrays, {"seeds": seeds.tolist(), "start": start, "begun": begun, **told})
 
 
 def best_so_far(progress: Progress) -> dict[str, Any] | None:
     """The fields of that solution, None where no start has ended."""
-    arrays, facts = progress
-    if facts["best"] is None:
-        return None
-    history = {k.removeprefix("history "): v for k, v in arrays.items() if k.startswith("history ")}
-    clusters = Clusters(*(arrays[f"best {name}"] for name in Clusters._fields))
-    return {"w": arrays["best w"], "clusters": clusters, "history": history, **facts["best"]}
+    return None if progress.facts["best"] is None else noted_solution(progress, "best")

@@ -9,7 +9,9 @@ y, so that weights have to undo the selection only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +19,15 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from . import _kmeans, _terms
+from ._checkpoint import (
+    Keeper,
+    Progress,
+    best_so_far,
+    note_best,
+    note_solution,
+    noted_solution,
+    within,
+)
 from ._encode import Encoded
 from ._kmeans import Clusters, Distance, cluster_sums
 from ._solver import (
@@ -33,6 +44,8 @@ from ._terms import Effects, add_up
 
 # Rounds without a lower objective after which the best one is kept.
 PATIENCE = 5
+# Steps on the weights at most when the rest has ended.
+LAST_STEPS = 100
 # A cluster and a category meet when so many rows, and such a share of the category, are in both.
 MEET_ROWS, MEET_SHARE = 3, 0.002
 
@@ -165,6 +178,8 @@ def descend(
     max_iter: int,
     tol: float,
     watch: Watcher = watch_nothing,
+    keep: Keeper | None = None,
+    resume: Progress | None = None,
 ) -> tuple[Solution, Fit, Problem]:
     """Clusters with effects at fixed weights until they settle, then the weights (if ``weigh``) at
     fixed clusters; in turn.
@@ -174,11 +189,23 @@ def descend(
     half of the effective size where there is nothing to balance, and on the tinted digits 0.02 to
     0.07 ARI. Each half lowers what it minimises; their sum J may rise for a while, and the round
     with the lowest is kept. "converged": a round changes J by no more than tol of itself, or no
-    round in PATIENCE has lowered it.
+    round in PATIENCE has lowered it. ``resume`` takes the place of clusters, B and w of the start.
     """
     rows, history, before = problem.rows, History(), np.inf
-    status, round_, best, worse = "max_iter", 0, (np.inf, fit, w), 0
-    for round_ in range(1, max_iter + 1):
+    status, first, best, worse = "max_iter", 1, (np.inf, fit, w), 0
+    if resume is not None:
+        facts, plain = resume.facts, fit.distance
+        history.rows, before, first = list(facts["history"]), facts["before"], facts["round"]
+        (fit, w), worse = noted_fit(resume, "now", plain), facts["worse"]
+        best = (facts["lowest"], *noted_fit(resume, "lowest", plain))
+
+    def stand() -> Progress:
+        arrays = {**note_fit("now", fit, w), **note_fit("lowest", *best[1:])}
+        facts = {"history": history.rows, "before": before, "round": round_ + 1, "worse": worse}
+        return Progress(arrays, {**facts, "lowest": best[0]})
+
+    round_ = first - 1
+    for round_ in range(first, max_iter + 1):
         fit = lloyd(rows, fit, w, ridge)
         problem = with_effects(problem, fit.distance)
         if weigh:
@@ -198,15 +225,35 @@ def descend(
             status = "converged"
             break
         before = J
+        if keep is not None and round_ < max_iter:
+            keep(stand)
     if weigh and status != "non-finite":
-        # The last weights moved the centres once more; labels, centres and weights end consistent.
+        # To the end at last, with B as it stands: w is then the minimum that ``weights_for`` takes
+        # it for, and labels, centres and weights are consistent.
         _, fit, w = best
         fit = lloyd(rows, fit, w, ridge)
         problem = with_effects(problem, fit.distance)
+        alone = problem._replace(inertia_rate=0.0)
+        w = step_weights(alone, w, fit.clusters.e, n_steps=LAST_STEPS, tol=0.1 * tol).w
+        fit = fit._replace(clusters=_kmeans.lloyd(rows, fit.distance, w, fit.clusters)[0])
         history.add(problem.terms(w, fit.clusters.e))
     arrays = history.arrays()
     objective = float(arrays["objective"][-1])
     return Solution(w, fit.clusters, objective, arrays, round_, status), fit, problem
+
+
+def note_fit(name: str, fit: Fit, w: np.ndarray) -> dict[str, np.ndarray]:
+    """Arrays for a checkpoint from which ``noted_fit`` makes the fit and w again."""
+    assert fit.distance.effects is not None
+    named = {**fit.clusters._asdict(), "B": fit.distance.effects.B, "w": w}
+    return {f"{name} {field}": values for field, values in named.items()}
+
+
+def noted_fit(progress: Progress, name: str, plain: Distance) -> tuple[Fit, np.ndarray]:
+    assert plain.effects is not None
+    clusters = Clusters(*(progress.arrays[f"{name} {field}"] for field in Clusters._fields))
+    effects = replace(plain.effects, B=progress.arrays[f"{name} B"])
+    return Fit(clusters, replace(plain, effects=effects)), progress.arrays[f"{name} w"]
 
 
 def with_effects(problem: Problem, distance: Distance) -> Problem:
@@ -251,16 +298,19 @@ def tied_sources(encoded: Encoded, labels: np.ndarray, suspects: np.ndarray) -> 
 # Starts and the choice among their ends, without labels
 
 
+# Kinds of starts, in the order they are told. The last is an end without a model of effects.
+ALONE = "weights only"
+STARTS = ("raw", "regressed", "weights", ALONE)
+
+
 class Candidate(NamedTuple):
     """One end, where it started, and what the choice looks at.
 
     explained   share of the variance of y between clusters, at the design weights
     tie         sqrt of the share of a suspect's variance between clusters, under the weights, of
                 the suspect where it is largest: 1 when the clusters are the suspect itself
-    tie_before  the same at the design weights
     share       effective size
-    footprint   of the weights-only end: how much z explains beyond the clusters, over what the
-                clusters explain, under the weights; None for the others
+    judged      see ``judge``; None where there is no yardstick
     """
 
     start: str
@@ -269,9 +319,8 @@ class Candidate(NamedTuple):
     problem: Problem
     explained: float
     tie: float
-    tie_before: float
     share: float
-    footprint: float | None = None
+    judged: float | None = None
 
     def told(self, chosen: bool) -> dict:
         return {
@@ -280,56 +329,78 @@ class Candidate(NamedTuple):
             "inertia": float(self.solution.w @ self.fit.clusters.e),
             "explained": self.explained,
             "tie": self.tie,
-            "tie_before": self.tie_before,
             "effective_size": self.share,
-            "footprint": self.footprint,
+            "judged": self.judged,
             "chosen": chosen,
         }
 
 
 # Clusters tied to a suspect more than this, under the weights, are the suspect by another name.
 SAME_THING = 0.8
-# Weights alone are kept where clusters were tied to a suspect at least this much before weighting,
-# less than that after it, and the footprint (see Candidate) is smaller than the third.
-TIED, LOOSENED, FAINT = 0.6, 0.75, 0.15
+# Ends that are judged this close to the best are as good; the largest effective size decides.
+AS_GOOD = 0.001
+
+
+def judge(candidates: list[Candidate], source: np.ndarray, ridge: float) -> list[Candidate]:
+    """Each partition judged in one and the same population:
+
+        judged = min over C, B of sum_i r_i ||x_i - C[label_i] - B'z_i||^2
+
+        r = (1 - s) a / sum(a) + s v / sum(v)     v: the weights of the end without effects
+        s = t^2 / (t^2 + (1 - t)^2)               t: its clusters' tie to the suspects under a
+
+    At its own weights every end looks good: one that leaves the classes to B finds nothing left to
+    balance, keeps its weights even and splits what varies within the classes, at a lower inertia
+    than the classes have. Under v the rows that were seldom sampled (a class at another's site)
+    count, and they do not fit such a B. Without a tie there is nothing to undo: r = a (v also goes
+    down with the distance from its own centres, so that it favours its own clusters). Where v has
+    not untied anything (the clusters are a suspect by another name), it is no yardstick: None.
+    """
+    alone = next(c for c in candidates if c.start == ALONE)
+    if alone.tie > SAME_THING:
+        return candidates
+    rows, a, v = alone.problem.rows, alone.problem.a, alone.solution.w
+    labels, K = alone.fit.clusters.labels, alone.fit.clusters.C.shape[0]
+    t = min(1.0, tie_of(rows, alone.fit.distance, a, labels, K, source))
+    s = t**2 / (t**2 + (1 - t) ** 2)
+    r = (1 - s) / float(a.sum()) * a + s / float(v.sum()) * v
+    out = []
+    for c in candidates:
+        labels, C, distance = c.fit.clusters.labels, c.fit.clusters.C, c.fit.distance
+        for _ in range(1 if distance.at is None else 5):
+            C, effects, _ = solve_jointly(rows, distance, r, labels, C, ridge)
+            distance = replace(distance, effects=effects)
+        out.append(c._replace(judged=_inertia_of(rows, distance, r, labels, C, update=False)))
+    return out
 
 
 def choose(candidates: list[Candidate], weigh: bool) -> Candidate:
     """The end to keep, without labels.
 
-    Without weights: the lowest inertia. With weights: the weights-only end where its clusters were
-    tied to a suspect by the sampling, the weights undid it, and the suspects' footprint is faint
-    beside the clusters: a model of it would rather take the clusters for it. Else, of the ends
-    whose clusters are not a suspect by another name, the one with the largest
-    explained * (1 - tie^4). The objective would choose wrongly: it is lower for clusters that
-    leave the classes to B and pick up what varies within them. (docs/results/effects.md)
+    Without weights: the lowest inertia. With weights: of the ends whose clusters are not a suspect
+    by another name, the one that is judged best; where others are as good, the one with the largest
+    effective size. Where there is no yardstick, the largest explained * (1 - tie^4). The objective
+    would choose wrongly, see ``judge``. (docs/results/README.md has what else was tried.)
     """
     if not weigh:
         return min(candidates, key=lambda c: float(c.solution.w @ c.fit.clusters.e))
-    for c in candidates:
-        if (
-            c.footprint is not None
-            and c.footprint <= FAINT
-            and c.tie <= LOOSENED
-            and c.tie_before >= TIED
-        ):
-            return c
-    modelled = [c for c in candidates if c.footprint is None]
-    free = [c for c in modelled if c.tie <= SAME_THING]
+    free = [c for c in candidates if c.tie <= SAME_THING]
     if not free:
-        return min(modelled, key=lambda c: c.tie)
-    return max(free, key=lambda c: c.explained * (1 - c.tie**4))
+        return min(candidates, key=lambda c: c.tie)
+    judged = [np.inf if c.judged is None else c.judged for c in free]
+    if not np.isfinite(min(judged)):
+        return max(free, key=lambda c: c.explained * (1 - c.tie**4))
+    near = [c for c, value in zip(free, judged) if value <= min(judged) * (1 + AS_GOOD)]
+    return max(near, key=lambda c: c.share)
 
 
 def assess(start: str, solution: Solution, fit: Fit, problem: Problem, source: Any) -> Candidate:
     rows, w, distance = problem.rows, solution.w, fit.distance
     K = fit.clusters.C.shape[0]
     explained = explained_share(rows, distance, problem.a, fit.clusters.labels, K)
-    tie, tie_before = (
-        tie_of(rows, distance, v, fit.clusters.labels, K, source) for v in (w, problem.a)
-    )
+    tie = tie_of(rows, distance, w, fit.clusters.labels, K, source)
     share = _terms.effective_share(w, problem.inverse_a, problem.N)
-    return Candidate(start, solution, fit, problem, explained, tie, tie_before, share)
+    return Candidate(start, solution, fit, problem, explained, tie, share)
 
 
 def tie_of(
@@ -381,18 +452,6 @@ def _inertia_of(rows, distance, w, labels, C, update: bool = True) -> float:
     return float(w @ rows.gather(own, labels))
 
 
-def footprint_of(rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int):
-    """What z explains of x beyond the clusters, over what the clusters explain, under w."""
-    blank = np.zeros((K, distance.columns.size))
-    total = _inertia_of(rows, distance, w, np.zeros_like(labels), blank)
-    C = _kmeans.update(rows, distance, w, labels, blank)[0]
-    within = _inertia_of(rows, distance, w, labels, C, update=False)
-    C, effects, _ = solve_jointly(rows, distance, w, labels, C, 0.0)
-    corrected = replace(distance, effects=effects)
-    left = _inertia_of(rows, corrected, w, labels, C, update=False)
-    return (within - left) / (total - within) if total > within else np.inf
-
-
 def sources_of(effects: Effects, layout: Any) -> np.ndarray:
     """For each entry of z the source column it was made of."""
     column = effects.column
@@ -413,44 +472,106 @@ def fit_from_all_sides(
     max_iter: int,
     tol: float,
     watch: Watcher = watch_nothing,
+    keep: Keeper | None = None,
+    resume: Progress | None = None,
 ) -> tuple[Candidate, list[dict]]:
     """Three kinds of starts, each continued to its end, and the choice.
 
     "raw": k-means of x. "regressed": k-means after the suspects were regressed out. "weights": the
     joint weights and clusters without effects (only with ``weigh``). ``start_on(distance, seed)``
-    gives clusters; of each kind the best of its share of the seeds goes on.
+    gives clusters; of each kind the best over the seeds (but the last, which is not a start's) goes
+    on.
     """
     rows, a = problem.rows, problem.a
     source = sources_of(effects, encoded.layout)
     plain = replace(encoded.distance, effects=effects)
-    sides = [("raw", plain), ("regressed", regress_out(rows, plain, a, ridge))]
     even = a * (problem.total / problem.N)
-    how = {"weigh": weigh, "ridge": ridge, "max_iter": max_iter, "tol": tol, "watch": watch}
-    share = np.array_split(seeds, 3 if weigh else 2)
-    candidates = []
-    for (name, distance), own in zip(sides, share):
-        best = None
-        for seed in own if own.size else seeds[:1]:
-            found, _ = _kmeans.lloyd(rows, distance, a, start_on(distance, seed))
-            if best is None or a @ found.e < a @ best.e:
-                best = found
-        solution, fit, ended = descend(problem, Fit(best, distance), even, **how)
-        candidates.append(assess(name, solution, fit, ended, source))
-    if weigh:
-        best, weights_only = None, _weights_only(problem, encoded)
-        for seed in share[2] if share[2].size else seeds[:1]:
-            start = start_on(encoded.distance, seed)
-            found = solve_weights(weights_only, start, max_iter=max_iter, tol=tol)
-            if best is None or found.objective < best.objective:
-                best = found
-        solution, fit, ended = descend(problem, Fit(best.clusters, plain), best.w, **how)
-        candidates.append(assess("weights", solution, fit, ended, source))
-        alone = assess("weights only", best, Fit(best.clusters, plain), weights_only, source)
-        K = best.clusters.C.shape[0]
-        faint = footprint_of(rows, plain, best.w, best.clusters.labels, K)
-        candidates.append(alone._replace(footprint=float(faint)))
-    chosen = choose(candidates, weigh)
-    return chosen, [c.told(c is chosen) for c in candidates]
+    alone = _weights_only(problem, encoded) if weigh else None
+    how: Any = {"weigh": weigh, "ridge": ridge, "max_iter": max_iter, "tol": tol, "watch": watch}
+    kinds = STARTS[: 3 if weigh else 2]
+    ends, first = ([], 0) if resume is None else noted_ends(resume, problem, alone, plain)
+
+    def by_kmeans(distance: Distance, seed: int, keep: Keeper | None, resume: Any) -> Solution:
+        found, _ = _kmeans.lloyd(rows, distance, a, start_on(distance, seed))
+        return Solution(even, found, float(a @ found.e), {}, 0, "")
+
+    def by_weights(distance: Distance, seed: int, keep: Keeper | None, resume: Any) -> Solution:
+        start = start_on(encoded.distance, seed) if resume is None else None
+        assert alone is not None
+        return solve_weights(alone, start, max_iter=max_iter, tol=tol, keep=keep, resume=resume)
+
+    for kind in range(first, len(kinds)):
+        name, distance, inside, resume = kinds[kind], plain, resume, None
+        if inside is None or inside.facts["phase"] == "starts":
+            if name == "regressed":
+                distance = regress_out(rows, plain, a, ridge)
+            best = best_start(
+                partial(by_weights if name == "weights" else by_kmeans, distance),
+                seeds,
+                keep=within(keep, partial(note_ends, ends, kind, "starts")),
+                resume=inside,
+            )
+            inside, fit, w = None, Fit(best.clusters, distance), best.w
+            if name == "weights":
+                ends.append(assess(ALONE, best, fit, alone, source))
+        else:
+            fit, w = noted_fit(inside, "now", plain)
+        keeper = within(keep, partial(note_ends, ends, kind, "descent", seeds))
+        solution, fit, ended = descend(problem, fit, w, **how, keep=keeper, resume=inside)
+        ends.append(assess(name, solution, fit, ended, source))
+        if keep is not None and kind + 1 < len(kinds):
+            after = partial(note_best, None, seeds, 0, False)
+            within(keep, partial(note_ends, ends, kind + 1, "starts"))(after)
+    ends.sort(key=lambda end: STARTS.index(end.start))
+    ends = judge(ends, source, ridge) if weigh else ends
+    chosen = choose(ends, weigh)
+    return chosen, [c.told(c is chosen) for c in ends]
+
+
+def best_start(solve: Callable, seeds: np.ndarray, keep: Keeper | None, resume: Any) -> Solution:
+    """The lowest objective of ``solve(seed, keep, resume)`` over all seeds but the last."""
+    best, first, inside = None, 0, None
+    if resume is not None:
+        first, found = resume.facts["start"], best_so_far(resume)
+        best = None if found is None else Solution(**found)
+        inside = resume if resume.facts["begun"] else None
+    for number in range(first, seeds.size - 1):
+        under_way = within(keep, partial(note_best, best, seeds, number, True))
+        found = solve(seeds[number], under_way, inside)
+        inside = None
+        if best is None or found.objective < best.objective:
+            best = found
+        if keep is not None and number + 2 < seeds.size:
+            keep(partial(note_best, best, seeds, number + 1, False))
+    assert best is not None
+    return best
+
+
+def note_ends(ends: list[Candidate], kind: int, phase: str, seeds: Any = None) -> Progress:
+    """The ends so far, and which kind of start is under way."""
+    arrays: dict[str, Any] = {}
+    facts: dict[str, Any] = {"kind": kind, "phase": phase, "ends": []}
+    if seeds is not None:
+        facts["seeds"] = seeds.tolist()
+    for number, end in enumerate(ends):
+        noted = note_solution(f"end {number}", end.solution)
+        arrays |= {**noted.arrays, f"end {number} B": end.fit.distance.effects.B}
+        facts |= noted.facts
+        told = ("start", "explained", "tie", "share")
+        facts["ends"].append({field: getattr(end, field) for field in told})
+    return Progress(arrays, facts)
+
+
+def noted_ends(
+    progress: Progress, problem: Problem, alone: Problem | None, plain: Distance
+) -> tuple[list[Candidate], int]:
+    ends = []
+    for number, told in enumerate(progress.facts["ends"]):
+        solution = Solution(**noted_solution(progress, f"end {number}"))
+        fit, _ = noted_fit(progress, f"end {number}", plain)
+        own = alone if told["start"] == ALONE else with_effects(problem, fit.distance)
+        ends.append(Candidate(**told, solution=solution, fit=fit, problem=own))
+    return ends, progress.facts["kind"]
 
 
 def _weights_only(problem: Problem, encoded: Encoded) -> Problem:
