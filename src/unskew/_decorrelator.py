@@ -512,7 +512,8 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             raise ValueError(f"weights of new rows do not follow from this fit: {why}")
         if r2 < 0.9:
             warnings.warn(
-                f"weights_for gives back the weights of the fit with R2 = {r2:.2f} only; lower tol or raise max_iter in the fit",
+                f"weights_for gives back the weights of the fit with R2 = {r2:.2f} only; lower tol "
+                "or raise max_iter in the fit",
                 UserWarning,
                 stacklevel=2,
             )

@@ -71,8 +71,11 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     ----------
     n_clusters : int, default=8
         Number of clusters.
-    balance_strength, spread_strength : float, default=1.0, 0.1
-        See J; lambda1 and lambda2 of the paper under ``scale="paper"``.
+    balance_strength, spread_strength : float or None
+        See J; lambda1 and lambda2 of the paper under ``scale="paper"``. None: 1 and 0.1 where
+        suspects are named, 0.2 and 0.3 over all pairs, where groups are correlations too and a
+        strong balance takes them apart (docs/results/defaults.md); 0.01 and 10 on the paper's
+        scale.
     mass_strength : float or None
         lambda3, with ``scale="paper", solver="paper"`` only, where None means 1.
     scale : {"relative", "paper"}, default="relative"
@@ -85,6 +88,14 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         Columns through which the bias came in (site, scanner, channel). None: all pairs.
     cluster_on : {"rest", "all"}, default="rest"
         "rest": suspects are balanced but are not part of the distance; "all": they are.
+    column_scale : {"sd", "idf"} or None, default=None
+        Scales of the columns in the distance (the balance does not depend on scales). "sd": one
+        over the standard deviation. "idf": rare words count more: columns of two values, absent
+        and present, times log((1 + N) / (1 + N p)) + 1, p the share of rows where present.
+    row_scale : {"unit"} or None, default=None
+        "unit": the distance is taken between rows of length 1 (two-valued columns as absent 0,
+        present 1), so that long and short documents can be near each other. Centres are means of
+        such rows; ``cluster_centers_`` are weighted means of the rows as they are, for reading.
     adjust : {"weights", "effects", "both"}, default="weights"
         How named suspects are neutralised. "weights": by the balance. "effects": what they add to
         the other columns is estimated and taken out, x - B'z with z the suspects (centred):
@@ -92,8 +103,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         weights stay at 1. "both": the balance is measured between suspects and x - B'z, so that
         weights have to undo the selection only; weights then follow balance and spread alone. New
         rows need their suspects' values. Starts come from the raw rows, from rows with the suspects
-        regressed out, and (both) from the weights-only solution, which is kept as it is where
-        the footprint is faint; see ``starts_``.
+        regressed out, and (both) from the weights-only solution, which may be kept as it is;
+        see ``starts_``.
     effect_degree : int in 1..5 or "bins", default=1
         Effects of suspects that are numbers: polynomials of that degree, or one per quantile bin.
     effect_ridge : float, default=1e-3
@@ -131,7 +142,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     random_state : int, RandomState or None
     checkpoint : str, Path or None
         File in which a long fit notes where it stands, every ``checkpoint_seconds`` (60) or more;
-        gone when the fit is done. Not with ``adjust`` "effects" or "both".
+        gone when the fit is done.
     resume : bool, default=True
         Whether a fit goes on where its checkpoint says: the same call after a kill ends with the
         same bits. A checkpoint of other rows or settings is an error. False: starts anew.
@@ -218,13 +229,15 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         self,
         n_clusters=8,
         *,
-        balance_strength=1.0,
-        spread_strength=0.1,
+        balance_strength=None,
+        spread_strength=None,
         mass_strength=None,
         scale="relative",
         solver="descent",
         suspects=None,
         cluster_on="rest",
+        column_scale=None,
+        row_scale=None,
         adjust="weights",
         effect_degree=1,
         effect_ridge=1e-3,
@@ -252,6 +265,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         self.solver = solver
         self.suspects = suspects
         self.cluster_on = cluster_on
+        self.column_scale = column_scale
+        self.row_scale = row_scale
         self.adjust = adjust
         self.effect_degree = effect_degree
         self.effect_ridge = effect_ridge
@@ -273,9 +288,10 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
 
     def _check_parameters(self) -> None:
         for name in ("n_clusters", "balance_strength"):
-            if getattr(self, name) == "auto":
+            if isinstance(getattr(self, name), str) and getattr(self, name) == "auto":
                 raise ValueError(
-                    f"{name}='auto' should be a number: DCKM does not choose it by itself"
+                    f"{name}='auto' should be a number: DCKM does not choose it by itself, "
+                    "unskew.ConsensusDCKM does"
                 )
         check_number("n_clusters", self.n_clusters, numbers.Integral, low=1)
         check_number("n_init", self.n_init, numbers.Integral, low=1)
@@ -284,17 +300,20 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         if self.effect_degree != "bins":
             check_number("effect_degree", self.effect_degree, numbers.Integral, low=1, high=5)
         check_number("effect_ridge", self.effect_ridge, low=0)
+        check_word("column_scale", self.column_scale, (None, "sd", "idf"))
+        check_word("row_scale", self.row_scale, (None, "unit"))
         if self.adjust != "weights":
-            if self.checkpoint is not None:
-                raise ValueError(
-                    f"checkpoint={str(self.checkpoint)!r} should go with adjust='weights'; fits "
-                    f"with adjust={self.adjust!r} do not note where they stand"
-                )
             if self.suspects is None:
                 raise ValueError(
                     f"adjust={self.adjust!r} takes the effects of suspects out, but suspects=None; "
                     "name the columns"
                 )
+            for name in ("column_scale", "row_scale"):
+                if getattr(self, name) is not None:
+                    raise ValueError(
+                        f"{name}={getattr(self, name)!r} should go with adjust='weights': effects "
+                        "are taken out of the columns as they are"
+                    )
             if self.solver == "paper" or self.scale == "paper":
                 raise ValueError(
                     f"adjust={self.adjust!r} should go with scale='relative' and solver='descent'"
@@ -325,7 +344,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         with whole_or_not_at_all(self), spoken(self.verbose):
             self._check_parameters()
             encoded = self._at_the_door(X, sample_weight, self.cluster_on)
-            rows, a, K = encoded.rows, encoded.a, self.n_clusters
+            rows, a, K = encoded.rows, encoded.a, self._K
             present = int((a > 0).sum())
             if present < K:
                 of_weight = " of positive weight" if present < rows.n else ""
@@ -354,7 +373,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         return self
 
     def _fit_weights(self, encoded: Encoded, init, context, checkpoint, before, seeds):
-        rows, a, K, n_init = encoded.rows, encoded.a, self.n_clusters, seeds.size - 1
+        rows, a, K, n_init = encoded.rows, encoded.a, self._K, seeds.size - 1
         posed = self._make_problem(encoded, encoded.distance, seeds[-1])
         solve = _solver.follow_paper if self.solver == "paper" else _solver.descend
         best, first, resume = None, 0, None
@@ -407,21 +426,16 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                 f"adjust={self.adjust!r} makes rows dense, and X is sparse; give a dense array or "
                 "use adjust='weights'"
             )
+        checkpoint, before, seeds = open_checkpoint(self, encoded, seeds)
         # Corrected features against suspects; the other direction would see the footprint again.
         forward = [p for p in encoded.rectangles if not np.isin(p.features, encoded.suspects).any()]
         narrow = encoded._replace(rectangles=forward)
         posed = self._make_problem(narrow, encoded.distance, seeds[-1])
         effects = _effects.make_effects(encoded, self.effect_degree)
-        if effects.mean.size == 0:
-            raise ValueError(
-                f"suspects={self.suspects!r} do not vary; there is no effect to take out"
-            )
 
         def start_on(distance: Distance, seed: int) -> Clusters:
             generator = np.random.RandomState(seed)
-            return start_clusters(
-                encoded.rows, distance, encoded.a, self.n_clusters, init, generator
-            )
+            return start_clusters(encoded.rows, distance, encoded.a, self._K, init, generator)
 
         sub = None
         if context is not None:
@@ -432,12 +446,14 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
             encoded,
             effects,
             start_on,
-            seeds[:-1],
+            seeds,
             weigh=self.adjust == "both",
             ridge=float(self.effect_ridge),
             max_iter=self.max_iter,
             tol=self.tol,
             watch=self._watcher(sub, self.verbose > 1),
+            keep=None if checkpoint is None else checkpoint.keep,
+            resume=before,
         )
         if sub is not None:
             sub.call_on_fit_task_end(estimator=self)
@@ -445,13 +461,15 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
             for told in self.starts_:
                 logger.info("start %s: %s", told["start"], told)
         ended = posed._replace(problem=chosen.problem)
-        if chosen.footprint is None:
+        if chosen.start != _effects.ALONE:
             # The weights did not look at the inertia: nor does weights_for.
             ended = posed._replace(problem=chosen.problem._replace(inertia_rate=0.0))
         elif chosen.problem.balance is not None:
             ended = ended._replace(B0=chosen.problem.balance.value(encoded.a))
         self._store(ended, chosen.solution)
         self._store_clusters(encoded._replace(distance=chosen.fit.distance), chosen.solution)
+        if checkpoint is not None:
+            checkpoint.remove()
         names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
         for source in _effects.tied_sources(encoded, chosen.fit.clusters.labels, self.suspects_):
             warnings.warn(
@@ -474,12 +492,13 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
 
     def _store_clusters(self, encoded: Encoded, solution: _solver.Solution) -> None:
         rows, distance, clusters = encoded.rows, encoded.distance, solution.clusters
-        K = self.n_clusters
+        K = self._K
         C = np.empty((K, rows.d))
-        if distance.columns.size < rows.d:
+        if distance.columns.size < rows.d or distance.form is not None:
             everything = Distance(np.arange(rows.d))
             C = _kmeans.start_from_labels(rows, everything, solution.w, clusters.labels, K)
-        C[:, distance.columns] = clusters.C
+        if distance.form is None:
+            C[:, distance.columns] = clusters.C
         if rows.shift is not None:
             C += rows.shift
         self.labels_ = clusters.labels
@@ -531,7 +550,10 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         shift = self._shift
         rows = self._rows_of(matrix)
         if rows.sparse and shift is not None:
-            return rows, distance, centres + shift[distance.columns]
+            own, form = shift[distance.columns], distance.form
+            if form is None:
+                return rows, distance, centres + own
+            return rows, replace(distance, form=replace(form, offset=form.offset - own)), centres
         if unknown and shift is not None:
             shift = np.append(shift, np.zeros(len(unknown), dtype=shift.dtype))
         return rows.with_shift(shift), distance, centres
@@ -569,7 +591,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
 
         def distances(X: Any, told: list) -> np.ndarray:
             rows, distance, C = self._new_rows(X, told)
-            out = np.empty((rows.n, self.n_clusters), dtype=rows.dtype)
+            out = np.empty((rows.n, self._K), dtype=rows.dtype)
             with rows.threads():
                 parts = rows.map(
                     lambda tile: _kmeans.distances(distance.of(tile), C, distance.gaps(tile)),
@@ -596,5 +618,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         return np.zeros(columns.size) if self._shift is None else self._shift[columns]
 
     @property
-    def _n_features_out(self) -> int:
+    def _K(self) -> int:
         return self.n_clusters
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._K

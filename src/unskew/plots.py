@@ -34,6 +34,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 __all__ = [
     "audited_pairs",
+    "choice",
     "cluster_profile",
     "cluster_profiles",
     "clusters_2d",
@@ -487,6 +488,38 @@ def sensitivity_surface(
     bar = ax.figure.colorbar(image, ax=ax, aspect=24, pad=0.02, label=label)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0)
+    return ax
+
+
+@_styled
+def choice(found: Any, ax: Axes | None = None) -> Axes:
+    """The curve behind `unskew.choose_k` or `unskew.choose_strengths`: the criterion over the
+    candidates, the chosen one marked; for strengths also what it costs (effective size) and what
+    it leaves of the imbalance, on the right-hand scale."""
+    candidates = found.candidates
+    ax = _axes(ax, 2.9)
+    places = np.arange(len(candidates))
+    scores = [getattr(each, found.criterion) for each in candidates]
+    ax.plot(places, scores, color=BLUE, marker="o", markersize=4, label=found.criterion)
+    at = [each.value for each in candidates].index(found.chosen)
+    ax.scatter([at], [scores[at]], 110, facecolor="none", edgecolor=RED, linewidth=1.6, zorder=4)
+    ax.annotate(f"{found.chosen:g}", (at, scores[at]), xytext=(0, 9), textcoords="offset points",
+                ha="center", color=RED, fontsize=FONT)  # fmt: skip
+    ax.set_xticks(places, [f"{each.value:g}" for each in candidates])
+    ax.set_xlabel(found.parameter)
+    ax.set_ylabel(found.criterion, color=BLUE)
+    ax.margins(y=0.18)
+    if found.parameter == "balance_strength":
+        beside = ax.twinx()
+        for name, colour, mark in (("effective_size", GREEN, "s"), ("imbalance_left", ORANGE, "^")):
+            values = [getattr(each, name) for each in candidates]
+            words = name.replace("_", " ")
+            beside.plot(places, values, color=colour, marker=mark, markersize=4, label=words)
+        beside.set_ylim(0, 1.05)
+        beside.yaxis.set_major_formatter(PercentFormatter(1.0))
+        beside.legend(loc="center left", bbox_to_anchor=(1.12, 0.5))
+        for side in ("top", "right"):
+            beside.spines[side].set_visible(False)
     return ax
 
 

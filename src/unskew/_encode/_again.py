@@ -38,10 +38,12 @@ def encode_for(model: Any, X: Any, sample_weight: Any = None) -> Encoded:
         standardise=model.scale == "relative",
         layout=layout,
     )
-    if getattr(model, "adjust", "weights") == "weights":
+    distance = getattr(model, "_distance", None)
+    if distance is None:
         return encoded
+    if distance.effects is None:
+        return encoded._replace(distance=replace(encoded.distance, form=distance.form))
     # With effects the balance looks at corrected features, from one side.
-    distance = model._distance
     forward = [p for p in encoded.rectangles if not np.isin(p.features, suspects).any()]
     return encoded._replace(
         distance=distance, rectangles=[replace(p, effects=distance.effects) for p in forward]

@@ -164,11 +164,19 @@ class Strengths:
     """How the weights are learned."""
 
     balance_strength: Annotated[
-        float, Option(help="How much decorrelation.", rich_help_panel="Method")
-    ] = 1.0
+        float | None,
+        Option(
+            help="How much decorrelation. Default: 1 with suspects, else 0.2 (weigh: 1).",
+            rich_help_panel="Method",
+        ),
+    ] = None
     spread_strength: Annotated[
-        float, Option(help="What unequal weights cost.", rich_help_panel="Method")
-    ] = 0.1
+        float | None,
+        Option(
+            help="What unequal weights cost. Default: 0.1 with suspects, else 0.3 (weigh: 0.1).",
+            rich_help_panel="Method",
+        ),
+    ] = None
     effective_size_floor: Annotated[
         float | None,
         Option(
@@ -231,6 +239,29 @@ class Coding:
 @dataclass(frozen=True)
 class Clusters:
     clusters: Annotated[int, Option("--clusters", "-k", help="Number of clusters.")] = 8
+
+
+@dataclass(frozen=True)
+class Runs:
+    """One fit, or many put together."""
+
+    clusters: Annotated[
+        str,
+        Option(
+            "--clusters",
+            "-k",
+            metavar="NUMBER",
+            help="Number of clusters; auto: chosen by the data, of 2 to 12 (with --runs).",
+        ),
+    ] = "8"
+    runs: Annotated[
+        int,
+        Option(
+            help="Put so many runs together (20 serve well): steadier groups, and a confidence "
+            "for each row. 0: one fit from --n-init starts.",
+            rich_help_panel="Method",
+        ),
+    ] = 0
 
 
 @dataclass(frozen=True)

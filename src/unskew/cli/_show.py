@@ -69,6 +69,11 @@ def fitted(estimator: Any, seconds: float) -> dict[str, Any]:
         "status": estimator.status_,
         "seconds": round(seconds, 3),
     }
+    if hasattr(estimator, "stability_"):
+        result["runs"] = estimator.n_runs
+        result["n_clusters"] = estimator.n_clusters_
+        result["stability"] = estimator.stability_
+        result["confidence"] = float(estimator.confidence_.mean())
     if hasattr(estimator, "labels_"):
         result["clusters"] = estimator.cluster_summary_
     return plain(result)
@@ -145,6 +150,16 @@ def fit_summary(
     left = f" ({after / before:.0%} left)" if before > 0 else ""
     grid.add_row("imbalance", f"{before:.4g} -> {after:.4g}{left}")
     grid.add_row("fit", f"{estimator.status_}, {estimator.n_iter_} iterations, {seconds:.1f} s")
+    if hasattr(estimator, "stability_"):
+        grid.add_row(
+            "runs",
+            f"{estimator.n_runs}, two of them agree at {estimator.stability_:.2f} (1 = the same "
+            f"groups); mean confidence of a row {estimator.confidence_.mean():.2f}",
+        )
+        if estimator.choice_ is not None:
+            tried = [f"{each.value:g}" for each in estimator.choice_.candidates]
+            found_k = f"{estimator.n_clusters_}, chosen of {tried[0]} to {tried[-1]}"
+            grid.add_row("clusters", f"{found_k} by the {estimator.choice_.criterion}")
     parts: list[Any] = [grid]
     if hasattr(estimator, "labels_"):
         parts.append(_clusters(estimator))

@@ -23,6 +23,7 @@ from ._options import (
     Model,
     Reading,
     Report,
+    Runs,
     Starts,
     Steps,
     Strengths,
@@ -40,7 +41,7 @@ MODEL = Annotated[
 def fit(
     run: Run,
     data: DATA,
-    clusters: Clusters,
+    clusters: Runs,
     bias: Bias,
     choice: Choice,
     rows: Id,
@@ -59,25 +60,22 @@ def fit(
     Prints what was found and whether it helped. The options of the run are kept beside the outputs
     as NAME.run.toml, which can be given to --config.
     """
-    from .. import DCKM
-
     _check_checks(checks)
     tables = {"--labels": labels.labels, "--weights": weights.weights}
     with run.outputs([data], tables=tables, report=report.report, model=model.model):
         study = make_study(run.read(data, reading), choice, bias, rows)
-        estimator = DCKM(
-            n_clusters=clusters.clusters,
-            cluster_on=starts.cluster_on.value,
-            adjust=starts.adjust.value,
-            init=starts.init.value,
-            n_init=starts.n_init,
-            **_parameters(run, study, strengths, coding, starts.max_iter),
-        )
+        parameters = _parameters(run, study, strengths, coding, starts.max_iter)
+        estimator = _estimator(clusters, starts, parameters)
         n_starts = 1 if starts.init.value == "principal" else starts.n_init
+        if clusters.runs:
+            n_starts = clusters.runs
         seconds = _fit(run, study, estimator, n_starts, starts.max_iter)
         found = _diagnose(run, study, estimator, report, checks)
         if labels.labels is not None:
-            content = _table(labels.labels, study.ids, cluster=estimator.labels_)
+            found_for_rows = {"cluster": estimator.labels_}
+            if clusters.runs:
+                found_for_rows["confidence"] = estimator.confidence_
+            content = _table(labels.labels, study.ids, **found_for_rows)
             run.write("--labels", labels.labels, content)
         _write_weights(run, study, estimator, weights.weights)
         _write_model(run, estimator, model.model)
@@ -185,7 +183,7 @@ def predict(
             run.write("--weights", weights.weights, _table(weights.weights, ids, weight=learned))
     result: dict[str, Any] = {"rows": len(table)}
     if found is not None:
-        sizes = np.bincount(found, minlength=estimator.n_clusters)
+        sizes = np.bincount(found, minlength=estimator._K)
         result["sizes"] = [int(size) for size in sizes]
         run.voice.show(_show.predicted(table, sizes, run.written))
         if place is None:
@@ -273,9 +271,11 @@ def _parameters(
     run: Run, study: Study, strengths: Strengths, coding: Coding, max_iter: int
 ) -> dict[str, Any]:
     """What DCKM and DecorrelationWeights have in common."""
-    return {
+    asked = {
         "balance_strength": strengths.balance_strength,
         "spread_strength": strengths.spread_strength,
+    }
+    return {name: value for name, value in asked.items() if value is not None} | {
         "min_effective_size": strengths.effective_size_floor,
         "margins": read_margins(study, strengths.margin),
         "encoder": make_encoder(study, coding),
@@ -287,6 +287,28 @@ def _parameters(
         "suspects": study.suspects,
         "verbose": 0 if run.voice.quiet else 2,
     }
+
+
+def _estimator(clusters: Runs, starts: Starts, parameters: dict[str, Any]) -> Any:
+    """DCKM, or a consensus of runs."""
+    from .. import DCKM, ConsensusDCKM
+
+    if clusters.runs < 0:
+        raise FileError(f"--runs {clusters.runs} should be >= 0")
+    given: Any = clusters.clusters
+    if given == "auto" and not clusters.runs:
+        raise FileError("--clusters auto is chosen from several runs; add --runs 20")
+    if given != "auto":
+        try:
+            given = int(given)
+        except ValueError:
+            raise FileError(f"--clusters {given!r} should be a number or auto") from None
+    parameters |= {"cluster_on": starts.cluster_on.value, "init": starts.init.value}
+    if not clusters.runs:
+        return DCKM(given, adjust=starts.adjust.value, n_init=starts.n_init, **parameters)
+    if starts.adjust.value != "weights":  # the option's default; a consensus has its own
+        parameters["adjust"] = starts.adjust.value
+    return ConsensusDCKM(given, n_runs=clusters.runs, **parameters)
 
 
 def _fit(run: Run, study: Study, estimator: Any, n_starts: int, max_iter: int) -> float:

@@ -1,8 +1,8 @@
 """Answers without labels: many runs into one clustering, and settings chosen by the data.
 
-    ConsensusDCKM(n_clusters)   DCKM from many starts, put together; "auto" chooses settings
-    choose_k(X, ...)            how many clusters
-    choose_strengths(X, ...)    how strong the balance
+ConsensusDCKM(n_clusters)   DCKM from many starts, put together; "auto" chooses settings
+choose_k(X, ...)            how many clusters
+choose_strengths(X, ...)    how strong the balance
 """
 
 from ._choose import Choice, choose_k, choose_strengths

@@ -19,12 +19,19 @@ from sklearn.utils.validation import check_is_fitted
 from .. import _kmeans, _solver
 from .._blocks import Rows
 from .._decorrelator import TO_THE_CALLER, row_weights_of
-from .._door import check_number, check_start, check_word, spoken, start_clusters
-from .._door import whole_or_not_at_all
+from .._door import (
+    check_number,
+    check_start,
+    check_word,
+    spoken,
+    start_clusters,
+    whole_or_not_at_all,
+)
 from .._encode import Encoded
 from .._row_weights import RowWeights
 from ..dckm import DCKM
 from . import _votes
+from ._choose import choose_k, choose_strengths
 
 logger = logging.getLogger("unskew")
 
@@ -72,7 +79,7 @@ class ConsensusDCKM(DCKM):
     Parameters
     ----------
     n_clusters : int or "auto", default=8
-        "auto": chosen by `choose_k` among 1 to 12.
+        "auto": chosen by `choose_k` among 2 to 12.
     n_runs : int, default=20
         Runs to put together.
     balance_strength : float, list of floats, "auto" or None
@@ -247,6 +254,7 @@ class ConsensusDCKM(DCKM):
         given["balance_strength"] = balance_strength
         given["adjust"] = adjust or "weights"
         given["row_scale"] = None if adjust else self.row_scale
+        given["verbose"] = 0
         return _Inner(**given)
 
     def _strengths_of_runs(self) -> list:
@@ -287,8 +295,6 @@ class ConsensusDCKM(DCKM):
         return self
 
     def _choose_settings(self, X: Any, sample_weight: Any) -> None:
-        from ._choose import choose_k, choose_strengths
-
         self.choice_ = self.strength_choice_ = None
         self.n_clusters_, self.balance_strength_ = self.n_clusters, self.balance_strength
         if isinstance(self.n_clusters, str):
@@ -314,7 +320,7 @@ class ConsensusDCKM(DCKM):
         n_jobs = joblib.effective_n_jobs(self.n_jobs)
         inner.set_params(n_threads=1 if n_jobs > 1 else self.n_threads)
         alone = encoded._replace(rows=_with_threads(encoded.rows, inner.n_threads))
-        found = joblib.Parallel(n_jobs=n_jobs)(
+        found = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
             joblib.delayed(one_run)(inner, alone, init, seed, strength, size)
             for seed, strength in zip(seeds[:-1], at)
         )
@@ -327,7 +333,7 @@ class ConsensusDCKM(DCKM):
             w += w_r
             if self.verbose:
                 logger.info(
-                    "run %d of %d: objective %.8g after %d iterations, %s",
+                    "start %d of %d: objective %.8g after %d iterations, %s",
                     r + 1, self.n_runs, run.objective, run.n_iter, run.status,
                 )  # fmt: skip
         w /= self.n_runs
@@ -497,9 +503,7 @@ class _Inner(DCKM):
             self.row_scale = scale
 
 
-def one_run(
-    inner: DCKM, encoded: Encoded, init: Any, seed: int, strength: Any, size: int
-) -> tuple:
+def one_run(inner: DCKM, encoded: Encoded, init: Any, seed: int, strength: Any, size: int) -> tuple:
     """A run, the labels and weights it gives all rows, and its history."""
     inner = copy(inner)
     inner.balance_strength = strength
