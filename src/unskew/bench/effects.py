@@ -34,9 +34,9 @@ TWISTS = (0.25, 0.5, 1.0)
 # Not looked at while the rule of the choice was made.
 FRESH_DIGITS = [
     (classes, sites, tint, rate)
-    for classes, sites in (((0, 2, 4, 6, 8), 5), ((2, 3, 7, 8), 2))
-    for tint in (0.3, 0.6, 1.0)
-    for rate in (0.0, 0.5, 0.8)
+    for classes, sites in (((0, 1, 6, 7), 3), ((1, 2, 4, 5, 8, 9), 2))
+    for tint in (0.2, 0.5, 0.8)
+    for rate in (0.3, 0.75, 0.9)
 ]
 
 
