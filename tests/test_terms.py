@@ -271,7 +271,7 @@ def test_probes_of_few_treatments_are_exact(sparse, rng):
     w = rng.random(60)
     probes = ProbeBalance(encoded.rows, encoded.rectangles[0], seed=3)
     assert probes.value(w) == pytest.approx(exact.value(w), rel=1e-10)
-    value, gradient = probes.value_and_gradient(w)
+    _, gradient = probes.value_and_gradient(w)
     np.testing.assert_allclose(gradient, exact.value_and_gradient(w)[1], rtol=1e-8, atol=1e-9)
 
 

@@ -124,15 +124,16 @@ class DualBalance:
 class ProbeBalance:
     """An unbiased estimate of balance(w) for very wide data, in O(n d m): no d x t matrix.
 
-    The treatments are dealt at random into m groups of equal size and get random signs z, once
-    per object; with Z (t x m) the matrix that adds up each group,
+    Of each m treatments in a row one is dealt at random to each of m groups, and all get random
+    signs z, once per object; with Z (t x m) the matrix that adds up each group,
         R = D Z = X' diag(w) (A Z) less the masked entries times Z,   estimate = ||R||^2
-    E ||D Z||^2 = ||D||^2 over the signs; of two treatments at most 1/m share a group, so that the
-    variance is at most (2/m) ||D'D||_F^2 <= (2/m) ||D||^4: as of m dense random probes, but A Z
-    costs n t operations instead of n t m. The relative standard error is at most sqrt(2 / m): m =
-    2 / PROBE_ERROR^2 = 200 for 0.1. It is reached when D has rank one and is far smaller for the
-    many-directional D of wide data; with t <= m the value is exact. Masking R itself, not the
-    square, keeps the estimate non-negative and takes the noise of the masked entries out.
+    E ||D Z||^2 = ||D||^2 over the signs; two treatments share a group with a chance of at most
+    1/m, so that the variance is at most (2/m) ||D'D||_F^2 <= (2/m) ||D||^4: as of m dense random
+    probes, but A Z costs n t operations instead of n t m. The relative standard error is at most
+    sqrt(2 / m): m = 2 / PROBE_ERROR^2 = 200 for 0.1. It is reached when D has rank one and is far
+    smaller for the many-directional D of wide data; with t <= m the value is exact. Masking R
+    itself, not the square, keeps the estimate non-negative and takes the noise of the masked
+    entries out.
     """
 
     form = "probes"
@@ -142,8 +143,13 @@ class ProbeBalance:
         t = len(pairs.treatments)
         self.n_probes = min(n_probes or probe_count(PROBE_ERROR), max(t, 1))
         rng = np.random.default_rng(seed)
-        # All that is per treatment is in the order of the deal: the i-th is in group i % m.
-        self.sketch = Sketch(pairs, rng.permutation(t), self.n_probes)
+        # All that is per treatment is in the order of the deal: the i-th is in group i % m. Not
+        # a permutation of all: neighbours are read together, for which they should be neighbours.
+        deal = [
+            start + rng.permutation(min(self.n_probes, t - start))
+            for start in range(0, t, self.n_probes)
+        ]
+        self.sketch = Sketch(pairs, np.concatenate(deal), self.n_probes)
         self.sign = 2.0 * rng.integers(0, 2, size=t) - 1.0
         self.group = np.arange(t) % self.n_probes
         self._kept: dict[int, Any] = {}

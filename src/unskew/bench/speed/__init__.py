@@ -1,0 +1,129 @@
+"""Time and memory as ratios in one run: to this machine's matrix product, to scikit-learn.
+
+Each question is a function ``name(quick) -> rows`` in a file named by what it asks; each is run in
+a process of its own, so that memory is clean and one that fails is a row, not the end.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import psutil
+
+from .. import render
+from ..render import Table
+from ..runner import made_by, versions, write_rows
+from ._measure import QUIET, figure
+
+# question -> file
+QUESTIONS = {
+    "gradient": "gradient",
+    "procedure": "procedure",
+    "million_float32": "large",
+    "million_uint8": "large",
+    "sparse": "large",
+    "rows": "growth",
+    "columns": "growth",
+    "file": "files",
+    "cluster": "cluster",
+    "threads": "threads",
+    "selectors": "selectors",
+}
+# Seconds after which a question is given up.
+PATIENCE = 3600.0
+
+
+def question(name: str) -> Callable[[bool], list[dict]]:
+    return getattr(import_module(f"{__name__}.{QUESTIONS[name]}"), name)
+
+
+def ask(name: str, quick: bool, patience: float = PATIENCE) -> list[dict]:
+    """Rows of one question, from a process of its own; a failure is a row that missed."""
+    words = [sys.executable, "-m", f"{__name__}", name, *(["--quick"] if quick else [])]
+    begin = time.perf_counter()
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=patience, check=False)
+        if done.returncode == 0:
+            rows = json.loads(done.stdout.splitlines()[-1])
+            return [{"question": name, **row} for row in rows]
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    except subprocess.TimeoutExpired:
+        reason = f"not done after {patience:.0f} s"
+    took = time.perf_counter() - begin
+    row = figure(f"{name}: failed", "", None, "", seconds=took, note=reason)
+    return [{"question": name, **row, "met": False}]
+
+
+COLUMNS = {
+    "what": "what",
+    "size": "size",
+    "figure": "figure",
+    "target": "target",
+    "met": "met",
+    "by_cpu": "by CPU seconds",
+    "unit": "unit",
+    "seconds": "seconds",
+    "peer_seconds": "peer's seconds",
+    "others": "others' share of the cores",
+    "note": "note",
+}
+
+
+def as_cell(name: str, row: dict) -> object:
+    value = row.get(name)
+    if name == "met" and value is None and row["target"]:
+        return "disturbed; by CPU " + ("yes" if row.get("met_by_cpu") else "NO")
+    if isinstance(value, bool):
+        return "yes" if value else "NO" if name == "met" else "no"
+    if isinstance(value, float) and name == "others":
+        return f"{value:.0%}"
+    if isinstance(value, float) and name == "figure" and value >= 100:
+        return f"{value:,.0f}"
+    return value
+
+
+def speed(folder: Path, cache: Path, *, quick: bool, command: str) -> list[Path]:
+    """One figure after the other, nothing taken from ``cache``: timings are of one run."""
+    rows: list[dict] = []
+    for number, name in enumerate(QUESTIONS, 1):
+        begin = time.perf_counter()
+        rows += ask(name, quick)
+        took = time.perf_counter() - begin
+        print(f"{number} of {len(QUESTIONS)}: {name}, {took:.0f} s", file=sys.stderr, flush=True)
+    aimed = [row for row in rows if row["target"] or row["met"] is False]
+    met = sum(row["met"] is True for row in aimed)
+    open_ = sum(row["met"] is None for row in aimed)
+    cells = [[as_cell(c, row) for c in COLUMNS] for row in rows]
+    size = "Small sizes (--quick): targets are those of the full sizes. " if quick else ""
+    intro = (
+        f"{made_by(command)} {size}{met} of {len(aimed)} targets met"
+        f"{f', {open_} undecided' if open_ else ''}. "
+        f"{psutil.cpu_count()} cores; times are the smallest of a few runs, ours and the peer's in "
+        "turn. Others' share: what other processes used of all cores meanwhile; above "
+        f"{QUIET:.0%} a time has no verdict, for the ratio may have moved either way. By CPU "
+        "seconds: the same ratio in CPU seconds, one thread each (Dask: of all processes)."
+    )
+    table = Table("Speed", list(COLUMNS.values()), cells)
+    flat = [
+        {**row, "figure": None if row["figure"] is None else float(row["figure"])} for row in rows
+    ]
+    write_rows(flat, folder / "speed.parquet")
+    facts = {
+        "versions": json.loads(versions()),
+        "cores": psutil.cpu_count(),
+        "quick": quick,
+        "targets": len(aimed),
+        "met": met,
+        "undecided": open_,
+        "rows": rows,
+    }
+    return [
+        *render.save_tables(folder, "speed", "Speed and memory", intro, [table]),
+        render.save_text(folder / "speed.json", json.dumps(facts, indent=1)),
+    ]
