@@ -6,8 +6,8 @@ import pytest
 pytest.importorskip("psutil")
 pytest.importorskip("polars")
 
-from unskew.bench import speed  # noqa: E402
-from unskew.bench.speed import _measure, files, growth  # noqa: E402
+from unskew.bench import speed
+from unskew.bench.speed import _measure, files, growth
 
 
 def test_a_figure_says_its_target_and_whether_it_was_met():
