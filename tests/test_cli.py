@@ -206,6 +206,7 @@ def test_checks_that_fail_exit_with_one_and_still_write(home, unskew):
     assert "check failed: effective size" in one_line(err)
     assert Path("a.csv").exists()
     # Without balance the weights change nothing: no effect, which is worse than asked for.
+    base = ["fit", "data.csv", *FIT, "--drop", "patient", "-q"]
     base += ["--balance-strength", "0", "--spread-strength", "1e6"]
     code, _, err = unskew(*base, "--fail-on", "no-effect")
     assert code == 1

@@ -17,6 +17,7 @@ from unskew.diagnostics import (
     compare,
     diagnostics,
     judge,
+    verdict,
 )
 from unskew.metrics import (
     adjusted_rand_index,
@@ -26,7 +27,7 @@ from unskew.metrics import (
     effective_sample_size,
     kish_size,
 )
-from unskew.simulate import make_site_footprint
+from unskew.simulate import make_site_footprint, make_spurious_background
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -197,8 +198,12 @@ def test_kmeans_flows_into_itself(footprint):
     own = diagnostics(still, footprint.X)
     assert own.flow.moved == 0
     assert own.flow.agreement == 1
-    assert own.verdict.word == "no effect"
     assert own.evidence.kept_variance == pytest.approx(1)
+    # k-means without the site is not k-means on the table as it is, and the verdict says which.
+    assert own.verdict.dropping_would_do
+    assert "Dropping" in own.verdict.sentence
+    alone = DCKM(4, balance_strength=0, spread_strength=1e6, n_init=2, random_state=0)
+    assert diagnostics(alone.fit(footprint.X), footprint.X).verdict.word == "no effect"
 
 
 def test_projection_has_every_cluster_and_at_most_2000_rows():
@@ -328,8 +333,11 @@ FINE = Evidence(
     suspects=("site",), n_clusters=4, n_rows=2000, converged=True, effective_size=0.4,
     kish_size=800.0, typical_before=0.5, typical_after=0.2, by_chance=0.04, kept_variance=0.97,
     same_as_kmeans=0.6, same_as_dropped=0.6, same_as_regressed=0.3, dropped_as_all=0.5,
-    follows=0.5, kmeans_follows=0.9, dropped_follows=0.7,
+    follows=0.5, kmeans_follows=0.9, dropped_follows=0.7, weighted_same=0.4,
+    weighted_same_dropped=0.6, weighted_follows=0.2, weighted_kmeans_follows=0.8, stability=0.9,
+    kmeans_stability=0.95, gained=(("age", 0.2),), lost=(("dust", -0.3),),
 )  # fmt: skip
+BLIND = {"suspects": (), "weighted_follows": None, "weighted_kmeans_follows": None}
 
 
 def change(**values):
@@ -339,47 +347,65 @@ def change(**values):
 def test_the_bias_fell_and_the_groups_held_is_help():
     assert change().word == "helped"
     assert "“site”" in change().sentence
+    assert not change().dropping_would_do
+
+
+def test_reasons_have_the_numbers_and_the_columns():
+    told = " ".join(change().reasons)
+    for words in ("0.20 standard deviations after", "effective size 40%", "97% of that of k-means",
+                  "at 0.20, those of k-means at 0.80", "agree at 0.90 with the correction, at 0.95",
+                  "gained age (+0.20); lost dust (-0.30)"):  # fmt: skip
+        assert words in told
 
 
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"effective_size": 0.04}, "too few rows"),
-        ({"kish_size": 39.0}, "too few rows"),
-        ({"typical_after": 0.49, "kept_variance": 0.7}, "the bias stayed"),
-        ({"follows": 0.8}, "leave it out instead"),
-        ({"kept_variance": 0.6}, "took the groups apart"),
-        ({"suspects": (), "kept_variance": 0.85, "follows": None}, "without a named suspect"),
+        ({"effective_size": 0.01}, "too few rows"),
+        ({"kish_size": 11.0}, "too few rows"),
+        ({"weighted_follows": 0.9}, "more closely"),
+        ({**BLIND, "weighted_same": 0.5}, "Name the columns"),
     ],
 )
 def test_harm_is_called_harm(values, said):
-    verdict = change(**values)
-    assert verdict.word == "harmed"
-    assert said in verdict.sentence
+    said_so = change(**values)
+    assert said_so.word == "harmed"
+    assert said in said_so.sentence
 
 
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"same_as_kmeans": 0.97, "same_as_dropped": 0.97}, "Leaving “site” out"),
-        ({"same_as_kmeans": 0.97, "same_as_dropped": 0.97, "dropped_as_all": 0.99}, "with or wi"),
-        ({"typical_before": 0.04, "same_as_kmeans": 1.0}, "nothing to correct"),
-        ({"typical_after": 0.45}, "did not take hold"),
-        ({"follows": 0.07, "dropped_follows": 0.08}, "little to gain"),
-        ({"suspects": (), "typical_after": 0.3, "follows": None}, "name the columns"),
+        ({"weighted_same": 0.97}, "those of ordinary k-means"),
+        ({"weighted_same": 0.97, "weighted_same_dropped": 0.97}, "with it left out"),
+        ({"typical_before": 0.04, "weighted_same": 1.0}, "nothing to correct"),
+        ({"weighted_follows": 0.79}, "as much as"),
+        ({**BLIND, "weighted_same": 0.95}, "Name the columns"),
     ],
 )
 def test_no_effect_is_called_no_effect(values, said):
-    verdict = change(**values)
-    assert verdict.word == "no effect"
-    assert said in verdict.sentence
+    said_so = change(**values)
+    assert said_so.word == "no effect"
+    assert said in said_so.sentence
 
 
-def test_without_suspects_help_is_said_with_care():
-    verdict = change(suspects=(), follows=None, kmeans_follows=None, dropped_follows=None)
-    assert verdict.word == "helped"
-    assert "only you can tell" in verdict.sentence
-    assert any("can work against them" in reason for reason in verdict.reasons)
+def test_that_dropping_would_do_is_said_with_help_and_with_no_effect():
+    for values in ({}, {"weighted_follows": 0.79}):
+        said = change(weighted_same_dropped=0.98, **values)
+        assert said.dropping_would_do
+        assert "Dropping that column would do as well" in said.sentence
+
+
+def test_weights_without_clusters_are_judged_by_the_imbalance():
+    alone = {"n_clusters": None, "weighted_same": None, "weighted_same_dropped": None}
+    assert change(**alone).word == "helped"
+    assert change(typical_after=0.45, **alone).word == "no effect"
+    assert change(typical_before=0.04, **alone).word == "no effect"
+
+
+def test_without_suspects_the_danger_is_named():
+    reasons = change(**BLIND).reasons
+    assert any("can work against them" in reason for reason in reasons)
 
 
 def test_a_rival_that_does_as_well_and_a_fit_that_did_not_end_are_named():
@@ -389,12 +415,23 @@ def test_a_rival_that_does_as_well_and_a_fit_that_did_not_end_are_named():
 
 
 def test_verdicts_on_simulated_bias():
-    words = {}
+    found = {}
     for rate in (0.0, 0.8):
         data = make_site_footprint(1200, rate=rate, random_state=0)
         fitted = DCKM(4, suspects=data.suspects, n_init=3, random_state=0).fit(data.X)
-        words[rate] = diagnostics(fitted, data.X).verdict.word
-    assert words == {0.0: "no effect", 0.8: "helped"}
+        found[rate] = verdict(fitted, data.X)
+        assert found[rate] == diagnostics(fitted, data.X).verdict
+    # At rate 0 k-means on all columns finds the sites, and without them the groups.
+    assert [each.word for each in found.values()] == ["helped", "helped"]
+    assert [each.dropping_would_do for each in found.values()] == [True, False]
+
+
+def test_too_strong_a_balance_of_all_pairs_is_called_harm():
+    data = make_spurious_background(1500, n_background=6, rate=0.6, random_state=0)
+    strong = DCKM(4, balance_strength=10, spread_strength=0.1, n_init=2, random_state=0)
+    usual = DCKM(4, n_init=2, random_state=0)
+    words = [verdict(model.fit(data.X), data.X).word for model in (strong, usual)]
+    assert words == ["harmed", "no effect"]
 
 
 def test_kmeans_that_was_merely_stuck_does_not_flatter_the_model():
@@ -403,7 +440,7 @@ def test_kmeans_that_was_merely_stuck_does_not_flatter_the_model():
     fitted = DCKM(4, suspects=data.suspects, n_init=3, random_state=0).fit(data.X)
     own = diagnostics(fitted, data.X)
     assert own.evidence.kept_variance < 1.01
-    assert own.verdict.word == "no effect"
+    assert own.verdict.dropping_would_do
 
 
 # -------------------------------------------------------------------------------------- audit

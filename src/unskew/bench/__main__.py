@@ -14,6 +14,7 @@ NAMES = {
     "paper-sensitivity": "figure 3: NMI over the strengths",
     "selection": "known selection bias: simulators over the rate, NHANES, crashes, pooled SURF",
     "effects": "named suspects by weights, by effects and by both, beside the rivals",
+    "defaults": "answers without labels: consensus, choices, the verdict against the truth",
     "tables": "NHANES as a table: two readers, rivals side by side, known shares",
     "speed": "time and memory as ratios to the machine's matrix product and scikit-learn",
 }
@@ -51,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return 2
     try:
-        from . import effects, paper, runner, selection, speed, tables
+        from . import defaults, effects, paper, runner, selection, speed, tables
     except ModuleNotFoundError as error:
         print(
             f"unskew.bench: {error.name} is not installed; pip install 'unskew[bench]'",
@@ -65,6 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         "paper-sensitivity": paper.paper_sensitivity,
         "selection": selection.selection,
         "effects": effects.effects,
+        "defaults": defaults.defaults,
         "tables": tables.tables,
         "speed": speed.speed,
     }[options.name]

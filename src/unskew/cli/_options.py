@@ -241,6 +241,15 @@ class Clusters:
     clusters: Annotated[int, Option("--clusters", "-k", help="Number of clusters.")] = 8
 
 
+def number_or_auto(value: Any) -> Any:
+    if value == "auto":
+        return value
+    try:
+        return int(str(value))
+    except ValueError:
+        raise typer.BadParameter(f"{value!r} is not a whole number, nor auto.") from None
+
+
 @dataclass(frozen=True)
 class Runs:
     """One fit, or many put together."""
@@ -251,9 +260,10 @@ class Runs:
             "--clusters",
             "-k",
             metavar="NUMBER",
+            parser=number_or_auto,
             help="Number of clusters; auto: chosen by the data, of 2 to 12 (with --runs).",
         ),
-    ] = "8"
+    ] = 8  # type: ignore[assignment]
     runs: Annotated[
         int,
         Option(

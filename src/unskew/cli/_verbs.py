@@ -298,11 +298,6 @@ def _estimator(clusters: Runs, starts: Starts, parameters: dict[str, Any]) -> An
     given: Any = clusters.clusters
     if given == "auto" and not clusters.runs:
         raise FileError("--clusters auto is chosen from several runs; add --runs 20")
-    if given != "auto":
-        try:
-            given = int(given)
-        except ValueError:
-            raise FileError(f"--clusters {given!r} should be a number or auto") from None
     parameters |= {"cluster_on": starts.cluster_on.value, "init": starts.init.value}
     if not clusters.runs:
         return DCKM(given, adjust=starts.adjust.value, n_init=starts.n_init, **parameters)

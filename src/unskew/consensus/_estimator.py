@@ -45,13 +45,14 @@ FIXED = {"checkpoint": None, "checkpoint_seconds": 60.0, "resume": True}
 class Run:
     """One run, as new rows need it.
 
-    centres in the distance's own space, chosen those that may be chosen, row_weights what gives new
-    rows their weight; the rest is for reading.
+    centres in the distance's own space, chosen those that may be chosen, row_weights times factor
+    what gives new rows their weight; the rest is for reading.
     """
 
     centres: np.ndarray
     chosen: np.ndarray
     row_weights: RowWeights | None
+    factor: float
     balance_strength: float
     objective: float
     n_iter: int
@@ -253,7 +254,8 @@ class ConsensusDCKM(DCKM):
         given["n_clusters"] = self._K
         given["balance_strength"] = balance_strength
         given["adjust"] = adjust or "weights"
-        given["row_scale"] = None if adjust else self.row_scale
+        if adjust and self.row_scale == "auto":
+            given["row_scale"] = None
         given["verbose"] = 0
         return _Inner(**given)
 
@@ -399,7 +401,7 @@ class ConsensusDCKM(DCKM):
         strength = inner._strengths()[0]
         everyone = np.arange(K, dtype=np.int32)
         runs = [
-            Run(end.C, everyone, None, strength, float(w @ end.e), inner.n_iter_, "converged",
+            Run(end.C, everyone, None, 1.0, strength, float(w @ end.e), inner.n_iter_, "converged",
                 ess, left)
             for end in ends
         ]  # fmt: skip
@@ -473,7 +475,7 @@ class ConsensusDCKM(DCKM):
         total = np.zeros(rows.n)
         for run in self._runs:
             e = _kmeans.label(rows, distance, run.centres[run.chosen]).e
-            total += run.row_weights.of(rows, e)
+            total += run.factor * run.row_weights.of(rows, e)
         return total / len(self._runs)
 
     def _weights_of_new(self, X: Any, told: list) -> np.ndarray:
@@ -518,7 +520,7 @@ def one_run(inner: DCKM, encoded: Encoded, init: Any, seed: int, strength: Any, 
     with encoded.rows.threads(), rows.threads():
         posed, best = inner._fit_weights(encoded, init, None, None, None, seeds)
         problem, clusters = posed.problem, best.clusters
-        row_weights = None
+        row_weights, factor = None, 1.0
         if inner.solver == "descent":
             row_weights = row_weights_of(posed, best.w, clusters.e)
         labels, w = clusters.labels, best.w
@@ -533,7 +535,8 @@ def one_run(inner: DCKM, encoded: Encoded, init: Any, seed: int, strength: Any, 
                     "the run; solver='paper' and spread_strength=0 do not give any: use None"
                 )
             w = whole.a * row_weights.of(rows, near.e)
-            w *= problem.total / problem.N * whole.a.sum() / max(w.sum(), 1e-300)
+            factor = problem.total / problem.N * whole.a.sum() / max(w.sum(), 1e-300)
+            w *= factor
     status = best.status
     if paper and status == "max_iter":
         status = "max_iter (paper)"
@@ -541,6 +544,7 @@ def one_run(inner: DCKM, encoded: Encoded, init: Any, seed: int, strength: Any, 
         clusters.C,
         chosen.astype(np.int32),
         row_weights,
+        float(factor),
         inner._strengths()[0],
         best.objective,
         best.n_iter,

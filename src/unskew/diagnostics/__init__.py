@@ -1,6 +1,7 @@
 """Numbers about a fit, a table or several methods, and a plain verdict.
 
     diagnostics(model, X)    what the weights did, and whether that helped
+    verdict(model, X)        only whether it helped, in a word, a sentence and reasons
     audit(X)                 before any clustering: which columns predict each other
     compare(X, n_clusters)   DCKM beside what one would do instead
 
@@ -32,7 +33,7 @@ from ._data import (
     SuspectEffect,
     Weights,
 )
-from ._fit import diagnostics
+from ._fit import diagnostics, verdict
 from ._verdict import Evidence, Verdict, judge
 
 __all__ = [
@@ -63,4 +64,5 @@ __all__ = [
     "compare",
     "diagnostics",
     "judge",
+    "verdict",
 ]

@@ -15,7 +15,7 @@ from ..metrics import effective_sample_size, kish_size
 from . import _measure
 from ._data import Convergence, Diagnostics, Rival, SuspectEffect
 from ._read import View, call_of, read_fitted, settings_of
-from ._verdict import Evidence, judge
+from ._verdict import Evidence, Verdict, judge
 
 ALL, DROPPED, REGRESSED = (
     "k-means, all columns",
@@ -64,13 +64,77 @@ def diagnostics(model: Any, X: Any, sample_weight: Any = None, *, against: bool 
     return describe_fit(model, view, X, sample_weight, rivals)
 
 
+def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
+    """Did the correction help? In a word, a sentence and reasons with numbers; no labels needed.
+
+    The verdict of `diagnostics`, without its tables.
+
+    Parameters
+    ----------
+    model : fitted DCKM, ConsensusDCKM or DecorrelationWeights
+    X, sample_weight
+        What the model was fitted to.
+
+    Returns
+    -------
+    Verdict
+        ``word`` is "helped", "no effect" or "harmed" (do not use it), against k-means on all
+        columns; ``sentence``; ``reasons``; ``dropping_would_do`` says that k-means without the
+        suspects finds the same groups.
+
+    Examples
+    --------
+    >>> from unskew import ConsensusDCKM
+    >>> from unskew.diagnostics import verdict
+    >>> from unskew.simulate import make_site_footprint
+    >>> data = make_site_footprint(1000, rate=0.8, random_state=0)
+    >>> model = ConsensusDCKM(4, suspects=data.suspects, random_state=0).fit(data.X)
+    >>> verdict(model, data.X).word
+    'helped'
+    """
+    check_is_fitted(model, "weights_")
+    view = read_fitted(model, X, sample_weight)
+    rivals = {}
+    if hasattr(model, "labels_"):
+        rivals = fit_rivals(model, view, X, sample_weight)
+    w = np.asarray(model.combined_weights_, dtype=np.float64)
+    labels = getattr(model, "labels_", None)
+    own, variance = (), None
+    if labels is not None:
+        own = _measure.associations(view, labels)
+        variance = _measure.explained_variance(view, labels)
+    described = _describe_rivals(view, rivals, labels)
+    imbalance = _measure.measure_imbalance(view, w)
+    evidence = _evidence(
+        model, view, _multipliers(view, w), w, imbalance, _convergence(model), own, variance,
+        described, rivals,
+    )  # fmt: skip
+    return judge(evidence)
+
+
+def _multipliers(view: View, w: np.ndarray) -> np.ndarray:
+    m = np.divide(w, view.a, out=np.zeros_like(w), where=view.a > 0)
+    return m / max(float(np.average(m, weights=view.a)), np.finfo(float).tiny)
+
+
+def _describe_rivals(view: View, rivals: dict, labels: Any) -> tuple[Rival, ...]:
+    return tuple(
+        Rival(
+            name,
+            _measure.explained_variance(view, found),
+            _measure.agreement(view, found, labels),
+            _measure.associations(view, found),
+        )
+        for name, found in rivals.items()
+    )
+
+
 def describe_fit(
     model: Any, view: View, X: Any, sample_weight: Any, rivals: dict[str, np.ndarray]
 ) -> Diagnostics:
     """Everything about a fit, given the labels of its rivals (none: {})."""
     w = np.asarray(model.combined_weights_, dtype=np.float64)
-    m = np.divide(w, view.a, out=np.zeros_like(w), where=view.a > 0)
-    m /= max(float(np.average(m, weights=view.a)), np.finfo(float).tiny)
+    m = _multipliers(view, w)
     labels = getattr(model, "labels_", None)
     seed = _seed(model)
     imbalance = _measure.measure_imbalance(view, w)
@@ -87,15 +151,7 @@ def describe_fit(
         baseline = _same_distance(view)
         if baseline in rivals:
             flow = _measure.flow_between(view, baseline, rivals[baseline], labels, K)
-    described = tuple(
-        Rival(
-            name,
-            _measure.explained_variance(view, found),
-            _measure.agreement(view, found, labels),
-            _measure.associations(view, found),
-        )
-        for name, found in rivals.items()
-    )
+    described = _describe_rivals(view, rivals, labels)
     convergence = _convergence(model)
     evidence = _evidence(
         model, view, m, w, imbalance, convergence, own, variance, described, rivals
@@ -246,7 +302,21 @@ def _evidence(model, view, m, w, imbalance, convergence, own, variance, describe
             kept = variance / baseline.explained_variance
     if dropped is not None and ALL in by_name:
         together = _measure.agreement(view, rivals[ALL], rivals[DROPPED])
+    weighted: dict[str, Any] = {}
+    if ALL in rivals:
+        labels = np.asarray(model.labels_)
+        weighted["weighted_same"] = _measure.agreement(view, labels, rivals[ALL], w)
+        if DROPPED in rivals:
+            weighted["weighted_same_dropped"] = _measure.agreement(view, labels, rivals[DROPPED], w)
+        weighted["weighted_follows"] = strongest(_measure.associations(view, labels, w))
+        follows = strongest(_measure.associations(view, rivals[ALL], w))
+        weighted["weighted_kmeans_follows"] = follows
+        halves = _measure.stabilities(view, w, int(model._K), _seed(model))
+        weighted["stability"], weighted["kmeans_stability"] = halves
+        changes = _measure.influence(view, rivals[ALL], labels)
+        weighted["gained"], weighted["lost"] = changes
     return Evidence(
+        **weighted,
         suspects=view.suspect_names,
         n_clusters=len(np.unique(model.labels_)) if hasattr(model, "labels_") else None,
         n_rows=int((view.a > 0).sum()),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import randomized_svd
 
 from .. import _terms
@@ -38,6 +41,11 @@ MOST_IN_MAPS = 60
 MOST_IN_PROFILE = 15
 MOST_IN_PROJECTION = 2000
 MOST_ROWS = 10
+# Rows that are clustered in halves, in no more columns than this.
+MOST_IN_HALVES = 2000
+MOST_COLUMNS_IN_HALVES = 5000
+# A change of a column's share between clusters that is worth telling.
+INFLUENCE = 0.02
 # The matrix of all columns is not formed beyond this many.
 MOST_COLUMNS = 4096
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
@@ -237,6 +245,69 @@ def explained_variance(view: View, labels: np.ndarray) -> float:
     return float(min(1.0, mass[used] @ (away**2).sum(axis=1) / total)) if total > 0 else 0.0
 
 
+def shares_between(view: View, labels: np.ndarray) -> np.ndarray:
+    """For each encoded column the design-weighted share of its variance between clusters."""
+    K = int(labels.max()) + 1
+    S, mass = _terms.add_up(
+        view.rows.map(
+            lambda tile, a_, own: cluster_sums(tile, a_, own, K), view.a, labels, dense=False
+        )
+    )
+    used, N = mass > 0, mass.sum()
+    away = S[used] / mass[used, None] - S.sum(axis=0) / N
+    total = view.sd**2 * N
+    between = mass[used] @ away**2
+    return np.clip(np.divide(between, total, out=np.zeros_like(between), where=total > 0), 0, 1)
+
+
+def influence(view: View, old: np.ndarray, new: np.ndarray, most: int = 3) -> tuple:
+    """(gained, lost): source columns, by name, whose share between clusters changed most."""
+    change = shares_between(view, new) - shares_between(view, old)
+    change[view.encoded.layout.notes] = 0.0
+    by_source: dict[str, float] = {}
+    for k, value in enumerate(change):
+        name = view.source_names[view.sources[k]]
+        if abs(value) > abs(by_source.get(name, 0.0)):
+            by_source[name] = float(value)
+    order = sorted(by_source.items(), key=lambda one: -abs(one[1]))
+    gained = tuple(one for one in order if one[1] > INFLUENCE)[:most]
+    return gained, tuple(one for one in order if one[1] < -INFLUENCE)[:most]
+
+
+def half_agreement(F: np.ndarray, w: np.ndarray, K: int, seed: int, pairs: int = 3) -> float:
+    """Agreement, under w, of k-means fitted to random halves of the rows."""
+    rng = np.random.RandomState(seed)
+    found = []
+    for _ in range(pairs):
+        labels = []
+        for _ in range(2):
+            half = np.flatnonzero((rng.random_sample(w.size) < 0.5) & (w > 0))
+            if half.size < K:
+                return 0.0
+            fit = KMeans(K, n_init=2, random_state=rng.randint(2**31 - 1))
+            labels.append(fit.fit(F[half], sample_weight=w[half]).predict(F))
+        found.append(adjusted_rand_index(*labels, sample_weight=w, weight_kind="importance"))
+    return float(np.mean(found))
+
+
+def stabilities(view: View, w: np.ndarray, K: int, seed: int) -> tuple:
+    """Of rows as the model measures and weights them, and of plain k-means on all columns; among
+    a few thousand rows. (None, None) for very wide data, whose rows would have to be dense."""
+    if view.rows.d > MOST_COLUMNS_IN_HALVES:
+        return None, None
+    present = np.flatnonzero(view.a > 0)
+    rows = np.sort(np.random.RandomState(seed).permutation(present)[:MOST_IN_HALVES])
+    tile = view.rows.take(rows)
+    own = np.ascontiguousarray(view.encoded.distance.of(tile), dtype=np.float64)
+    plain = np.ascontiguousarray(tile[:, ~view.encoded.layout.notes], dtype=np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return (
+            half_agreement(own, w[rows], K, seed),
+            half_agreement(plain, view.a[rows], K, seed),
+        )
+
+
 def profile_clusters(view: View, labels: np.ndarray, w: np.ndarray, K: int) -> tuple:
     """(profiles, K x d differences under w)."""
     weighted = describe_clusters(view.encoded, w, labels, K)
@@ -261,13 +332,14 @@ def profile_clusters(view: View, labels: np.ndarray, w: np.ndarray, K: int) -> t
     return tuple(profiles), weighted["difference"]
 
 
-def associations(view: View, labels: np.ndarray) -> tuple[Association, ...]:
-    """Of the clustering with each suspect, by design weights: learned ones would praise
-    themselves."""
+def associations(view: View, labels: np.ndarray, w: Any = None) -> tuple[Association, ...]:
+    """Of the clustering with each suspect, by design weights unless others are given: learned ones
+    praise their own model, but untie the suspects as an unbiased sample would."""
     found = []
+    weights = view.a if w is None else w
     for source in view.suspect_sources:
         values, kind, known = values_of_source(view, int(source))
-        a = np.where(known, view.a, 0.0)
+        a = np.where(known, weights, 0.0)
         value = association(labels, values, sample_weight=a, kind=kind) if a.any() else 0.0
         found.append(Association(view.source_names[source], kind, value))
     return tuple(found)
@@ -292,9 +364,11 @@ def flow_between(view: View, name: str, old: np.ndarray, new: np.ndarray, K: int
     )
 
 
-def agreement(view: View, first: np.ndarray, second: np.ndarray) -> float:
-    """Adjusted Rand index; design weights count as importance, because they have any scale."""
-    return adjusted_rand_index(first, second, sample_weight=view.a, weight_kind="importance")
+def agreement(view: View, first: np.ndarray, second: np.ndarray, w: Any = None) -> float:
+    """Adjusted Rand index; weights, by default those of the design, count as importance, because
+    they have any scale."""
+    weights = view.a if w is None else w
+    return adjusted_rand_index(first, second, sample_weight=weights, weight_kind="importance")
 
 
 # --------------------------------------------------------------------- correlation, projection

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 # Below this share the weights rest on few rows; so they do below this many rows per cluster.
-TINY_EFFECTIVE_SIZE = 0.05
-ROWS_PER_CLUSTER = 10
-# Two clusterings that agree above this (adjusted Rand index) are the same groups; without suspects
-# it takes more of a difference to speak of one.
-SAME_GROUPS = 0.95
-SAME_BLIND = 0.9
+TINY_EFFECTIVE_SIZE = 0.02
+ROWS_PER_CLUSTER = 3
+# Two clusterings that agree above this under the learned weights are the same groups. Without
+# suspects it takes more of a difference to speak of one: there nothing but the difference speaks.
+SAME_GROUPS = 0.92
+SAME_BLIND = 0.84
 # A typical difference below half of this, or not beyond chance, was no imbalance to begin with.
 BALANCED = 0.1
 BEYOND_CHANCE = 1.2
-# The typical difference fell if at most this share of it is left, with suspects and without.
+# Weights without clusters: the typical difference fell if at most this share of it is left.
 FELL = 0.8
-FELL_BLIND = 0.5
-# Share of k-means' explained variance that has to be kept, with suspects and without.
-KEPT = 0.75
-KEPT_BLIND = 0.9
-# A clustering follows a suspect more if the association rose by this, less if it fell by this, and
-# hardly at all below this.
+# Under the learned weights a clustering follows the suspects less if the association fell by this,
+# more if it rose by this.
+FELL_BY = 0.03
 ROSE = 0.05
-FELL_BY = 0.02
-FOLLOWS_LITTLE = 0.1
 
 
 @dataclass(frozen=True)
@@ -43,6 +39,17 @@ class Evidence:
     follows, kmeans_follows, dropped_follows
                         strongest association with a suspect: of the model, of k-means on all
                         columns, of k-means without the suspects
+    weighted_same, weighted_same_dropped
+                        agreement with k-means on all columns, and without the suspects, of rows
+                        counted by the learned weights: where the suspects are untied, as in the
+                        population. In the sample itself two clusterings may agree only because
+                        the suspect follows the groups there
+    weighted_follows, weighted_kmeans_follows
+                        strongest association with a suspect, counted the same way
+    stability, kmeans_stability
+                        agreement of clusterings of random halves of the rows: as the model
+                        measures and weights them, and of plain k-means
+    gained, lost        columns whose share between groups rose and fell most against k-means
     """
 
     suspects: tuple[str, ...]
@@ -63,154 +70,145 @@ class Evidence:
     follows: float | None = None
     kmeans_follows: float | None = None
     dropped_follows: float | None = None
+    weighted_same: float | None = None
+    weighted_same_dropped: float | None = None
+    weighted_follows: float | None = None
+    weighted_kmeans_follows: float | None = None
+    stability: float | None = None
+    kmeans_stability: float | None = None
+    gained: tuple[tuple[str, float], ...] = ()
+    lost: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A word, a sentence for people who will not read on, and the reasons."""
+    """A word ("helped", "no effect", "harmed"), a sentence for people who will not read on, the
+    reasons, and whether simply dropping the suspects would do as well."""
 
     word: str
     sentence: str
     reasons: tuple[str, ...]
+    dropping_would_do: bool = False
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Helped, no effect or harmed. The first rule that holds decides:
+    """Helped, no effect or harmed, against k-means on all columns. The first rule that holds
+    decides; agreement and association are those under the learned weights.
 
-    harmed     the weights rest on few rows (effective size below 0.05, or fewer than 10 rows' worth
+    harmed     the weights rest on few rows (effective size below 0.02, or fewer than 3 rows' worth
                per cluster)
-    no effect  there was no imbalance beyond chance to begin with, and the groups are k-means'
-    harmed     the imbalance did not fall, and explained variance was lost
-    harmed     the groups follow a suspect more than k-means without the suspects does
-    harmed     less than 0.75 of k-means' explained variance is left (0.9 without suspects, where
-               decorrelation can take the groups themselves apart)
-    no effect  the groups are those of k-means; or k-means without the suspects hardly follows them;
-               or the imbalance did not fall
-    helped     otherwise
+    with suspects
+    no effect  the groups are those of k-means (agreement above 0.92)
+    helped     the groups follow the suspects less than those of k-means (by 0.03)
+    harmed     they follow them more (by 0.05)
+    no effect  otherwise
+    without suspects
+    no effect  the groups are those of k-means (agreement above 0.84)
+    harmed     otherwise: strong decorrelation takes groups apart, and that it took bias apart
+               instead cannot be seen in the data
+
+    How often this is right: docs/results/defaults.md.
     """
     e = evidence
     reasons = _reasons(e)
     what = _names(e.suspects) if e.suspects else "the columns"
+    drop = bool(e.suspects) and _above(e.weighted_same_dropped, SAME_GROUPS)
 
     def say(word: str, sentence: str) -> Verdict:
-        return Verdict(word, sentence, tuple(reasons))
+        if drop and word != "harmed" and "left out" not in sentence:
+            them = "that column" if len(e.suspects) == 1 else "those columns"
+            sentence += f" Dropping {them} would do as well."
+        return Verdict(word, sentence, tuple(reasons), drop)
 
     few = e.effective_size < TINY_EFFECTIVE_SIZE or (
         e.n_clusters is not None and e.kish_size < ROWS_PER_CLUSTER * e.n_clusters
     )
-    nothing = e.typical_before <= max(BALANCED / 2, BEYOND_CHANCE * e.by_chance)
-    fell = e.typical_after <= (FELL if e.suspects else FELL_BLIND) * e.typical_before
-    alike = SAME_GROUPS if e.suspects else SAME_BLIND
-    same = e.same_as_kmeans is not None and e.same_as_kmeans > alike
-    limit = KEPT if e.suspects else KEPT_BLIND
-    lost = e.kept_variance is not None and e.kept_variance < limit
-    more = (
-        e.follows is not None
-        and e.dropped_follows is not None
-        and e.follows > e.dropped_follows + ROSE
-    )
-
-    less = (
-        e.follows is not None
-        and e.dropped_follows is not None
-        and e.follows < e.dropped_follows - FELL_BY
-    )
-
     if few:
         return say(
             "harmed",
             f"The result rests on too few rows: after weighting, {e.n_rows:,} rows are worth only "
             f"{e.kish_size:,.0f}. Do not rely on it.",
         )
-    if nothing and (same or e.same_as_kmeans is None):
+    if e.weighted_same is None:
+        return _judge_weights(e, say)
+    nothing = e.typical_before <= max(BALANCED / 2, BEYOND_CHANCE * e.by_chance)
+    same = _above(e.weighted_same, SAME_GROUPS if e.suspects else SAME_BLIND)
+    if same and nothing:
         return say(
             "no effect",
-            f"There was nothing to correct: {_tie(e)} no more than chance would explain"
-            + (", and the groups are those of ordinary k-means." if same else "."),
+            f"There was nothing to correct: {_tie(e)} no more than chance would explain, and the "
+            "groups are those of ordinary k-means.",
         )
-    if not fell and lost:
+    if not e.suspects:
+        if same:
+            return say(
+                "no effect",
+                "The groups are those of ordinary k-means, or nearly. Name the columns that you "
+                "suspect: decorrelating all pairs cannot tell bias from groups.",
+            )
         return say(
             "harmed",
-            "The groups became worse and the bias stayed: use ordinary k-means here.",
-        )
-    if more:
-        return say(
-            "harmed",
-            f"The groups follow {what} more closely than they would if {_it(e)} were simply "
-            "left out: leave " + ("it" if len(e.suspects) == 1 else "them") + " out instead.",
-        )
-    if lost:
-        why = (
-            "" if e.suspects else "; without a named suspect, real groups count as correlation too"
-        )
-        return say(
-            "harmed",
-            f"The correction took the groups apart: they explain {e.kept_variance:.0%} of what "
-            f"ordinary k-means explains{why}.",
+            "Decorrelating all pairs changed the groups a lot "
+            f"(agreement with ordinary k-means {e.weighted_same:.2f}), and groups are correlations "
+            "too: do not use it without a reason. Name the columns that you suspect, or lower "
+            "balance_strength.",
         )
     if same:
         return say("no effect", _same_groups(e, what))
-    if e.dropped_follows is not None and e.dropped_follows < FOLLOWS_LITTLE:
-        return say(
-            "no effect",
-            f"There was little to gain: ordinary k-means without {_it(e)} hardly follows {what} "
-            f"({e.dropped_follows:.2f} of 1).",
-        )
-    fall = f"{1 - e.typical_after / e.typical_before:.0%}" if e.typical_before > 0 else "0%"
-    if not fell:
-        if e.suspects:
-            sentence = (
-                f"The correction did not take hold: {_tie(e)} almost as much as before "
-                f"({fall} less)."
-            )
-        else:
-            sentence = (
-                f"The columns predict each other {fall} less than before, too little to say that "
-                "it made the groups better; name the columns that you suspect."
-            )
-        return say("no effect", sentence)
-    if e.n_clusters is None:
-        return say(
-            "helped",
-            f"Under the weights {_tie(e)} {fall} less than before, at the price that "
-            f"{e.n_rows:,} rows count as {e.kish_size:,.0f}.",
-        )
-    if not e.suspects:
-        return say(
-            "helped",
-            f"Under the weights the columns predict each other {fall} less and the groups hold "
-            "together; whether bias or structure was removed only you can tell, because no "
-            "suspect was named.",
-        )
-    under = "After the correction" if e.corrected else "Under the weights"
-    explain = ""
-    if e.kept_variance is not None:
-        explain = f", and still explain {min(e.kept_variance, 1.0):.0%} as much of the data"
-    if less:
+    less = (e.weighted_kmeans_follows or 0.0) - (e.weighted_follows or 0.0)
+    if less >= FELL_BY:
+        explain = ""
+        if e.kept_variance is not None:
+            explain = f", and still explain {min(e.kept_variance, 1.0):.0%} as much of the data"
         return say(
             "helped",
             f"The groups follow {what} less than those of ordinary k-means{explain}.",
         )
+    if less <= -ROSE:
+        return say(
+            "harmed",
+            f"The groups follow {what} more closely than those of ordinary k-means: do not use "
+            "this result.",
+        )
+    return say(
+        "no effect",
+        f"The groups changed, but they follow {what} as much as those of ordinary k-means do.",
+    )
+
+
+def _judge_weights(e: Evidence, say: Callable[[str, str], Verdict]) -> Verdict:
+    """Weights alone, or groups that were not compared with k-means."""
+    nothing = e.typical_before <= max(BALANCED / 2, BEYOND_CHANCE * e.by_chance)
+    if nothing:
+        return say(
+            "no effect",
+            f"There was nothing to correct: {_tie(e)} no more than chance would explain.",
+        )
+    fall = f"{1 - e.typical_after / e.typical_before:.0%}" if e.typical_before > 0 else "0%"
+    if e.typical_after > FELL * e.typical_before:
+        return say(
+            "no effect",
+            f"The correction did not take hold: {_tie(e)} almost as much as before ({fall} less).",
+        )
+    under = "After the correction" if e.corrected else "Under the weights"
     return say(
         "helped",
-        f"{under} {_tie(e)} {fall} less; the groups changed with it{explain}.",
+        f"{under} {_tie(e)} {fall} less than before, at the price that {e.n_rows:,} rows count as "
+        f"{e.kish_size:,.0f}.",
     )
+
+
+def _above(value: float | None, limit: float) -> bool:
+    return value is not None and value > limit
 
 
 def _same_groups(e: Evidence, what: str) -> str:
-    dropped = e.suspects and e.same_as_dropped is not None and e.same_as_dropped > SAME_GROUPS
-    if not dropped:
-        return "The weights changed nothing that matters: the groups are those of ordinary k-means."
-    them = "that column" if len(e.suspects) == 1 else "those columns"
-    if e.dropped_as_all is not None and e.dropped_as_all <= SAME_GROUPS:
+    if _above(e.weighted_same_dropped, SAME_GROUPS):
         return (
-            f"Leaving {what} out of the clustering is enough: ordinary k-means without {them} "
-            "finds the same groups, the weights add nothing."
+            "The correction changed nothing that matters: ordinary k-means finds the same groups, "
+            f"with {what} or with {'it' if len(e.suspects) == 1 else 'them'} left out."
         )
-    return (
-        "The weights changed nothing that matters: ordinary k-means finds the same groups, with "
-        f"or without {what}."
-    )
+    return "The correction changed nothing that matters: the groups are those of ordinary k-means."
 
 
 def _reasons(e: Evidence) -> list[str]:
@@ -235,6 +233,32 @@ def _reasons(e: Evidence) -> list[str]:
         reasons.append(
             f"The groups follow a suspect at {e.follows:.2f} (0 not at all, 1 wholly); k-means "
             f"does at {e.kmeans_follows:.2f}, without the suspects at {e.dropped_follows:.2f}."
+        )
+    if e.weighted_same is not None:
+        reasons.append(
+            "Counted by the learned weights, as in an unbiased sample: agreement with k-means on "
+            f"all columns {e.weighted_same:.2f}"
+            + (
+                ""
+                if e.weighted_follows is None or e.weighted_kmeans_follows is None
+                else f"; the groups follow a suspect at {e.weighted_follows:.2f}, those of k-means "
+                f"at {e.weighted_kmeans_follows:.2f}"
+            )
+            + "."
+        )
+    if e.stability is not None and e.kmeans_stability is not None:
+        reasons.append(
+            f"Clusterings of random halves of the rows agree at {e.stability:.2f} with the "
+            f"correction, at {e.kmeans_stability:.2f} for ordinary k-means."
+        )
+    if e.gained or e.lost:
+        told = [
+            f"{word} {', '.join(f'{name} ({change:+.2f})' for name, change in which)}"
+            for word, which in (("gained", e.gained), ("lost", e.lost))
+            if which
+        ]
+        reasons.append(
+            f"Influence on the groups (share of the variance between them): {'; '.join(told)}."
         )
     if e.same_as_regressed is not None and e.same_as_regressed > SAME_GROUPS:
         reasons.append("Regressing the suspects out, then k-means, finds the same groups.")
@@ -263,10 +287,6 @@ def _tie(e: Evidence) -> str:
         return "the columns predict each other"
     verb = "predicts" if len(e.suspects) == 1 else "predict"
     return f"{_names(e.suspects)} {verb} the other columns"
-
-
-def _it(e: Evidence) -> str:
-    return "that column" if len(e.suspects) == 1 else "those columns"
 
 
 def _names(suspects: tuple[str, ...]) -> str:

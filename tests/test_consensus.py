@@ -1,0 +1,337 @@
+"""Many runs into one clustering; settings chosen without labels."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
+from sklearn.utils.estimator_checks import check_estimator
+
+import unskew
+from unskew import DCKM, ConsensusDCKM, choose_k, choose_strengths
+from unskew.consensus import _votes
+from unskew.simulate import make_site_footprint, make_spurious_background
+
+
+@pytest.fixture(scope="module")
+def biased():
+    return make_site_footprint(400, rate=0.7, random_state=0)
+
+
+def quick(K=4, **given):
+    return ConsensusDCKM(K, **{"n_runs": 4, "random_state": 0, **given})
+
+
+# ------------------------------------------------------------------------------------- the votes
+
+
+def random_runs(rng, n=60, runs=7, K=3, noise=0.3):
+    truth = rng.integers(K, size=n)
+    out = []
+    for _ in range(runs):
+        labels = np.where(rng.random(n) < noise, rng.integers(K, size=n), truth)
+        out.append(rng.permutation(K)[labels])
+    return truth, np.stack(out).astype(np.int32)
+
+
+def test_the_vote_finds_what_noisy_runs_share():
+    truth, runs = random_runs(np.random.default_rng(0), n=300, runs=15, noise=0.4)
+    _, own, confidence = _votes.agree(runs, 3, np.ones(300))
+    single = [adjusted_rand_score(truth, each) for each in runs]
+    assert adjusted_rand_score(truth, own) > max(single) + 0.2
+    assert ((confidence >= 0) & (confidence <= 1)).all()
+
+
+def test_confidence_is_the_mean_co_association_with_the_own_cluster():
+    _, runs = random_runs(np.random.default_rng(1))
+    _, own, confidence = _votes.agree(runs, 3, np.ones(60))
+    together = _votes.co_association(runs)
+    for i in range(60):
+        assert confidence[i] == pytest.approx(together[i, own == own[i]].mean(), abs=1e-12)
+
+
+def test_the_vote_does_not_depend_on_the_names_of_clusters_in_the_runs():
+    rng = np.random.default_rng(2)
+    _, runs = random_runs(rng)
+    renamed = np.stack([rng.permutation(3)[each] for each in runs])
+    one, other = (_votes.agree(each, 3, np.ones(60)) for each in (runs, renamed))
+    assert adjusted_rand_score(one[1], other[1]) == 1
+    assert np.allclose(one[2], other[2])
+
+
+def test_a_row_of_weight_two_votes_like_two_rows_and_one_of_weight_zero_like_none():
+    _, runs = random_runs(np.random.default_rng(3))
+    a = np.ones(60)
+    a[:20], a[50:] = 2, 0
+    which = np.r_[np.arange(50), np.arange(20)]
+    weighted = _votes.agree(runs, 3, a)
+    repeated = _votes.agree(runs[:, which], 3, np.ones(70))
+    assert adjusted_rand_score(weighted[1][:50], repeated[1][:50]) == 1
+    assert np.allclose(weighted[2][:50], repeated[2][:50])
+
+
+def test_many_rows_take_the_linear_form_and_give_the_same(monkeypatch):
+    _, runs = random_runs(np.random.default_rng(4), n=500, noise=0.2)
+    exact = _votes.agree(runs, 3, np.ones(500))
+    monkeypatch.setattr(_votes, "SMALL", 10)
+    monkeypatch.setattr(_votes, "MANY", 100)
+    monkeypatch.setattr(_votes, "PIECE", 64)
+    linear = _votes.agree(runs, 3, np.ones(500))
+    assert adjusted_rand_score(exact[1], linear[1]) == 1
+    assert np.allclose(exact[2], linear[2])
+
+
+def test_runs_that_all_leave_clusters_empty_are_put_together():
+    runs = np.zeros((3, 10), dtype=np.int32)
+    _, _, confidence = _votes.agree(runs, 3, np.ones(10))
+    assert np.allclose(confidence, 1)
+    assert _votes.stability(runs, np.ones(10)) == 1
+
+
+# --------------------------------------------------------------------------------- the estimator
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"suspects": "named"},
+        {"suspects": "named", "adjust": "weights"},
+        {"suspects": "named", "adjust": "effects"},
+        {"max_samples": 0.5},
+        {"balance_strength": [0.1, 0.2]},
+        {"scale": "paper", "solver": "paper", "max_iter": 5},
+        {"column_scale": "idf", "row_scale": "unit"},
+    ],
+    ids=str,
+)
+def test_labels_are_what_predict_gives_and_a_file_keeps_them(biased, given, tmp_path):
+    if given.get("suspects") == "named":
+        given = given | {"suspects": biased.suspects}
+    model = quick(**given).fit(biased.X)
+    assert np.array_equal(model.predict(biased.X), model.labels_)
+    assert np.allclose(model.confidence(biased.X), model.confidence_)
+    assert model.confidence_.shape == (400,)
+    assert 0 <= model.stability_ <= 1
+    assert model.transform(biased.X).shape == (400, 4)
+    assert len(model.runs_) == 4
+    assert model.combined_weights_.min() >= 0
+    again = unskew.load(unskew.save(model, tmp_path / "m.skops"))
+    assert np.array_equal(again.predict(biased.X_population), model.predict(biased.X_population))
+    if model.weights_for_r2_ is not None:
+        assert np.allclose(again.weights_for(biased.X), model.weights_for(biased.X))
+
+
+def test_any_number_of_workers_and_threads_gives_the_same_bits(biased):
+    one = quick().fit(biased.X)
+    for given in ({"n_jobs": 2}, {"n_threads": 1}, {"n_threads": 2}):
+        other = quick(**given).fit(biased.X)
+        assert np.array_equal(one.labels_, other.labels_)
+        assert np.array_equal(one.weights_, other.weights_)
+        assert np.array_equal(one.confidence_, other.confidence_)
+
+
+def test_one_run_is_that_run():
+    data = make_spurious_background(300, rate=0.5, random_state=0)
+    model = quick(n_runs=1, row_scale=None).fit(data.X)
+    assert model.stability_ == 1
+    assert np.allclose(model.confidence_, 1)
+    centres = model.cluster_centers_
+    nearest = ((data.X[:, None] - centres) ** 2).sum(2).argmin(1)
+    assert (nearest == model.labels_).mean() > 0.99
+
+
+def test_without_balance_and_with_equal_weights_it_is_a_consensus_of_kmeans():
+    data = make_spurious_background(300, rate=0.0, random_state=0)
+    model = quick(balance_strength=0.0, spread_strength=1e6).fit(data.X)
+    assert np.allclose(model.weights_, 1, atol=1e-4)
+    assert adjusted_rand_score(data.y, model.labels_) > 0.85
+
+
+def test_mean_weights_are_reproduced_for_new_rows(biased):
+    model = quick(suspects=biased.suspects, adjust="weights", tol=1e-5).fit(biased.X)
+    assert model.weights_for_r2_ > 0.95
+    assert np.abs(model.weights_for(biased.X) - model.weights_).mean() < 0.1
+    assert model.weights_.mean() == pytest.approx(1)
+
+
+def test_naming_the_site_finds_the_groups_of_the_population(biased):
+    blind = quick().fit(biased.X)
+    named = quick(suspects=biased.suspects).fit(biased.X)
+    scores = [
+        adjusted_rand_score(biased.y_population, m.predict(biased.X_population))
+        for m in (blind, named)
+    ]
+    assert scores[1] > 0.8 > 0.2 > scores[0]
+    assert named.suspect_effects_ is not None
+    assert named.starts_
+    assert quick(suspects=biased.suspects, adjust="weights").fit(biased.X).suspect_effects_ is None
+
+
+def test_rows_are_brought_to_length_one_only_where_columns_say_present_or_absent():
+    data = make_spurious_background(200, random_state=0)
+    rng = np.random.default_rng(0)
+    assert quick().fit(data.X)._distance.form.unit
+    assert quick().fit(sp.csr_array(data.X))._distance.form.unit
+    assert quick(row_scale=None).fit(data.X)._distance.form is None
+    assert quick().fit(rng.normal(size=(50, 3)))._distance.form is None
+    assert quick().fit(pd.DataFrame(data.X))._distance.form is None
+
+
+def test_signs_and_zero_one_and_sparse_are_the_same_to_unit_rows():
+    data = make_spurious_background(250, random_state=0)
+    X = data.X.astype(np.float64)
+    models = [quick().fit(x) for x in (X, 2 * X - 1, sp.csr_array(X), data.X.astype(np.uint8))]
+    for other in models[1:]:
+        assert np.array_equal(models[0].labels_, other.labels_)
+        assert np.allclose(models[0].weights_, other.weights_, atol=1e-3)
+
+
+def test_a_table_with_gaps_and_categories(biased):
+    table = pd.DataFrame(biased.X[:, :20], columns=[f"c{i}" for i in range(20)])
+    table["age"] = np.random.default_rng(0).normal(size=400)
+    table.loc[::7, "age"] = np.nan
+    table["site"] = [f"s{s}" for s in biased.site]
+    for adjust in ("auto", "weights"):
+        model = quick(suspects="site", adjust=adjust).fit(table)
+        assert np.array_equal(model.predict(table), model.labels_)
+        frame = model.result_frame(table)
+        assert list(frame.columns) == ["cluster", "weight", "combined_weight"]
+
+
+def test_rows_of_weight_zero_are_absent(biased):
+    a = np.ones(400)
+    a[350:] = 0
+    X = biased.X.copy()
+    one = quick(init="k-means++").fit(X, sample_weight=a)
+    X[350:] = 1 - X[350:]
+    other = quick(init="k-means++").fit(X, sample_weight=a)
+    assert adjusted_rand_score(one.labels_[:350], other.labels_[:350]) == 1
+    assert np.array_equal(one.weights_[350:], np.zeros(50))
+
+
+def test_a_sample_of_rows_for_each_run_labels_and_weighs_all_rows(biased):
+    model = quick(max_samples=150, suspects=biased.suspects, adjust="weights").fit(biased.X)
+    assert model.labels_.shape == model.weights_.shape == (400,)
+    assert model.weights_.mean() == pytest.approx(1)
+    with pytest.raises(ValueError, match=r"max_samples=150.*solver='paper'"):
+        quick(max_samples=150, scale="paper", solver="paper").fit(biased.X)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"n_runs": 0}, "n_runs"),
+        ({"max_samples": 0.0}, "max_samples"),
+        ({"max_samples": 1.5}, "max_samples"),
+        ({"adjust": "weigths"}, "adjust='weigths'"),
+        ({"row_scale": "unti"}, "row_scale='unti'"),
+        ({"balance_strength": "much"}, "balance_strength='much'"),
+        ({"balance_strength": []}, r"balance_strength=\[\]"),
+        ({"balance_strength": [0.1, -1]}, "balance_strength"),
+        ({"K": "many"}, "n_clusters='many'"),
+        ({"K": 401}, "n_clusters=401"),
+        ({"n_jobs": 0}, "n_jobs=0"),
+        ({"balance_strength": [1, 2], "suspects": [0]}, "several strengths"),
+        ({"row_scale": "unit", "suspects": [0], "adjust": "both"}, "row_scale='unit'"),
+    ],
+)
+def test_bad_settings_are_named(biased, given, words):
+    model = quick(**given)
+    with pytest.raises((ValueError, TypeError), match=words):
+        model.fit(biased.X)
+    assert not hasattr(model, "labels_")
+
+
+def test_dckm_refuses_auto_and_names_who_does_not():
+    for given in ({"n_clusters": "auto"}, {"n_clusters": 2, "balance_strength": "auto"}):
+        with pytest.raises(ValueError, match=r"'auto' should be a number.*ConsensusDCKM"):
+            DCKM(**given).fit(np.eye(6))
+
+
+def test_runs_that_do_not_converge_are_told(biased):
+    with pytest.warns(ConvergenceWarning, match="of 4 runs did not converge"):
+        model = quick(max_iter=1, tol=0.0).fit(biased.X)
+    assert model.status_.startswith("max_iter")
+
+
+def test_it_passes_the_checks_of_scikit_learn():
+    expected = {
+        "check_sample_weight_equivalence_on_dense_data": "starts are drawn by row",
+        "check_sample_weight_equivalence_on_sparse_data": "starts are drawn by row",
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check_estimator(ConsensusDCKM(3, n_runs=2), expected_failed_checks=expected)
+
+
+def test_it_can_be_cloned_and_keeps_its_parameters():
+    model = clone(ConsensusDCKM(3, n_runs=7, balance_strength=[0.1, 0.3], row_scale=None))
+    assert model.get_params()["n_runs"] == 7
+    assert model.get_params()["balance_strength"] == [0.1, 0.3]
+    assert "checkpoint" not in model.get_params()
+
+
+# ------------------------------------------------------------------------- choosing, no labels
+
+
+def test_choose_k_counts_the_groups_and_not_the_sites():
+    data = make_site_footprint(500, n_clusters=3, n_core=30, n_sites=2, rate=0.6, random_state=1)
+    found = choose_k(data.X, range(2, 6), suspects=data.suspects, n_runs=3, random_state=0)
+    assert found.chosen == 3
+    assert [each.value for each in found.candidates] == [2, 3, 4, 5]
+    assert found.best_by("silhouette") == 3
+    model = quick(K="auto", suspects=data.suspects).fit(data.X)
+    assert model.n_clusters_ == 3 == model.cluster_centers_.shape[0]
+    assert model.choice_.parameter == "n_clusters"
+    assert model.n_clusters == "auto"
+
+
+def test_choose_strengths_sees_where_effects_alone_fail():
+    data = make_site_footprint(800, rate=0.9, random_state=0)
+    found = choose_strengths(data.X, 4, (0.0, 0.3), suspects=data.suspects, random_state=0)
+    assert found.chosen == 0.3
+    weak, strong = found.candidates
+    assert strong.silhouette > 2 * weak.silhouette
+    assert strong.effective_size < weak.effective_size
+    assert strong.tradeoff == (1 - strong.imbalance_left) * strong.effective_size
+
+
+def test_auto_strength_is_one_of_the_candidates():
+    data = make_spurious_background(200, random_state=0)
+    model = quick(balance_strength="auto", n_runs=2).fit(data.X)
+    assert model.balance_strength_ in (0.0, 0.05, 0.1, 0.2, 0.5)
+    assert model.strength_choice_.parameter == "balance_strength"
+
+
+def test_choices_refuse_nonsense():
+    X = np.eye(10)
+    with pytest.raises(ValueError, match="should be >= 2"):
+        choose_k(X, [1, 2])
+    with pytest.raises(TypeError, match="candidates=3"):
+        choose_k(X, 3)
+    with pytest.raises(ValueError, match="n_samples=10"):
+        choose_k(X, [10, 11])
+    with pytest.raises(ValueError, match="criterion='luck'"):
+        choose_k(X, criterion="luck")
+    with pytest.raises(ValueError, match="name one value"):
+        choose_strengths(X, 2, [])
+    with pytest.raises(ValueError, match="give the suspects to the model"):
+        choose_k(X, suspects=[0], model=ConsensusDCKM())
+    with pytest.raises(ValueError, match="n_clusters='auto' should be a number"):
+        choose_strengths(X, model=ConsensusDCKM("auto"))
+
+
+def test_the_curve_can_be_drawn():
+    plots = pytest.importorskip("unskew.plots")
+    data = make_spurious_background(150, random_state=0)
+    choice = choose_k(data.X, [2, 3, 4], n_runs=2, random_state=0)
+    plots.choice(choice).figure.draw_without_rendering()
+    choice = choose_strengths(data.X, 4, [0.0, 0.2], n_runs=2, random_state=0)
+    ax = plots.choice(choice)
+    ax.figure.draw_without_rendering()
+    assert ax.get_xlabel() == "balance_strength"
