@@ -11,7 +11,9 @@ ROWS_PER_CLUSTER = 3
 # Two clusterings that agree above this under the learned weights are the same groups. Without
 # suspects it takes more of a difference to speak of one: there nothing but the difference speaks.
 SAME_GROUPS = 0.92
-SAME_BLIND = 0.84
+SAME_BLIND = 0.88
+# Dropping would do as well above this.
+SAME_DROPPED = 0.96
 # A typical difference below half of this, or not beyond chance, was no imbalance to begin with.
 BALANCED = 0.1
 BEYOND_CHANCE = 1.2
@@ -103,7 +105,7 @@ def judge(evidence: Evidence) -> Verdict:
     harmed     they follow them more (by 0.05)
     no effect  otherwise
     without suspects
-    no effect  the groups are those of k-means (agreement above 0.84)
+    no effect  the groups are those of k-means (agreement above 0.88)
     harmed     otherwise: strong decorrelation takes groups apart, and that it took bias apart
                instead cannot be seen in the data
 
@@ -112,7 +114,7 @@ def judge(evidence: Evidence) -> Verdict:
     e = evidence
     reasons = _reasons(e)
     what = _names(e.suspects) if e.suspects else "the columns"
-    drop = bool(e.suspects) and _above(e.weighted_same_dropped, SAME_GROUPS)
+    drop = bool(e.suspects) and _above(e.weighted_same_dropped, SAME_DROPPED)
 
     def say(word: str, sentence: str) -> Verdict:
         if drop and word != "harmed" and "left out" not in sentence:
@@ -203,7 +205,7 @@ def _above(value: float | None, limit: float) -> bool:
 
 
 def _same_groups(e: Evidence, what: str) -> str:
-    if _above(e.weighted_same_dropped, SAME_GROUPS):
+    if _above(e.weighted_same_dropped, SAME_DROPPED):
         return (
             "The correction changed nothing that matters: ordinary k-means finds the same groups, "
             f"with {what} or with {'it' if len(e.suspects) == 1 else 'them'} left out."
