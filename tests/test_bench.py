@@ -8,8 +8,17 @@ import pytest
 
 pl = pytest.importorskip("polars")
 
-from unskew.bench import methods, paper, render, runner, selection  # noqa: E402
+from unskew.bench import (  # noqa: E402
+    cases,
+    defaults,
+    methods,
+    paper,
+    render,
+    runner,
+    selection,
+)
 from unskew.bench.__main__ import main  # noqa: E402
+from unskew.metrics import adjusted_rand_index  # noqa: E402
 
 needs_data = pytest.mark.skipif(
     not os.environ.get("UNSKEW_DATA"), reason="UNSKEW_DATA is not set: the paper's data are absent"
@@ -248,3 +257,64 @@ def test_missing_data_are_failed_rows_not_a_crash(tmp_path, monkeypatch):
     )
     assert rows[0]["status"] == "failed"
     assert "nowhere" in rows[0]["reason"]
+
+
+# ------------------------------------------------------------------------ answers without labels
+
+
+def test_a_case_of_the_verdict_is_its_seed():
+    for seed in (3, 7):
+        (kind, setting, data, model), again = cases.make_case(seed), cases.make_case(seed)
+        assert (kind, setting) == again[:2]
+        assert np.array_equal(data.X, again[2].X)
+        assert np.array_equal(data.suspects, again[2].suspects)
+        assert str(model) == str(again[3])
+
+
+def test_settings_and_kinds_of_cases_all_occur_and_unseen_seeds_are_others():
+    drawn = [cases.make_case(seed)[:2] for seed in range(60)]
+    assert {setting for _, setting in drawn} == set(cases.SETTINGS)
+    assert {kind for kind, _ in drawn} == set(cases.KINDS)
+    first = min(t.arguments["first"] for t in defaults.tasks_of(False) if t.dataset == "verdict")
+    assert first == defaults.UNSEEN > 10_120
+
+
+def test_the_truth_of_a_case_is_the_change_against_kmeans():
+    row, data, model = cases.fit_case(8)
+    assert row["change"] == row["model_ari"] - row["kmeans_ari"]
+    expected = "no effect" if abs(row["change"]) <= 0.02 else None
+    expected = expected or ("helped" if row["change"] > 0 else "harmed")
+    assert row["truth"] == expected
+    found = adjusted_rand_index(data.y_population, model.predict(data.X_population))
+    assert row["model_ari"] == found
+
+
+def test_balanced_accuracy_of_the_verdict_is_the_mean_over_its_words():
+    rows = [("helped", "helped")] * 8 + [("helped", "harmed")] * 2
+    rows += [("no effect", "no effect")] * 5 + [("no effect", "helped")] * 5
+    rows += [("harmed", "no effect")] * 10
+    table = pl.DataFrame(
+        [
+            {"truth": t, "word": w, "setting": "named", "kind": "blobs", "model_ari": 0.5,
+             "dropped_ari": 0.5, "says_drop": True}
+            for t, w in rows
+        ]
+    )  # fmt: skip
+    first, _, third = defaults.verdict_tables(table)
+    assert [line[-1] for line in first.rows] == [0.8, 0.5, 0.0]
+    assert f"{(0.8 + 0.5 + 0.0) / 3:.3f}" in first.note
+    assert third.rows[0][1] == 30
+
+
+def test_simulated_defaults_name_what_falls_short():
+    values = {
+        defaults.KM: 0.5, defaults.DROPPED: 0.6, defaults.REGRESSED: 0.7, defaults.BLIND: 0.4,
+        defaults.NAMED: 0.8, defaults.CEILING: 0.95,
+    }  # fmt: skip
+    settings = '{"shape": "a", "rate": 0.6}'
+    rows = pl.DataFrame(
+        [{"settings": settings, "method": m, "population_ari": v, "size": 0.5}
+         for m, v in values.items()]
+    )  # fmt: skip
+    table = defaults.simulated_table("footprint", rows)
+    assert "below k-means: 1; with suspects named more than 0.06 below the ceiling: 1" in table.note

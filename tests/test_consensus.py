@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import unskew
 from unskew import DCKM, ConsensusDCKM, choose_k, choose_strengths
 from unskew.consensus import _votes
+from unskew.diagnostics import verdict
 from unskew.simulate import make_site_footprint, make_spurious_background
 
 
@@ -222,10 +223,53 @@ def test_a_sample_of_rows_for_each_run_labels_and_weighs_all_rows(biased):
         quick(max_samples=150, scale="paper", solver="paper").fit(biased.X)
 
 
+def test_scaling_the_sample_weights_changes_nothing(biased):
+    a = np.random.default_rng(0).uniform(0.5, 2, size=400)
+    one, other = (quick().fit(biased.X, sample_weight=s * a) for s in (1.0, 2.0**-20))
+    assert np.array_equal(one.labels_, other.labels_)
+    assert one.stability_ == pytest.approx(other.stability_, abs=1e-9)
+
+
+def test_labels_to_start_from_go_with_their_rows(biased):
+    """Of a sample of the rows, too: a run from the ends of another one stays there."""
+    ends = quick(n_runs=1).fit(biased.X).labels_
+    model = quick(n_runs=3, init=ends, max_samples=0.9).fit(biased.X)
+    assert adjusted_rand_score(model.labels_, ends) > 0.9
+
+
+def test_nothing_is_left_of_an_earlier_fit(biased):
+    named = [f"c{i}" for i in range(biased.X.shape[1])]
+    model = quick(suspects=biased.suspects).fit(pd.DataFrame(biased.X, columns=named))
+    model.set_params(suspects=None).fit(biased.X)
+    assert not hasattr(model, "feature_names_in_")
+    assert not hasattr(model, "starts_")
+
+
+@pytest.mark.parametrize("given", [{}, {"suspects": [0]}], ids=str)
+def test_warnings_are_shown_where_fit_was_called_and_name_the_class(biased, given):
+    with pytest.warns(ConvergenceWarning) as told:
+        quick(max_iter=1, tol=0.0, **given).fit(biased.X)
+    assert {each.filename for each in told} == {__file__}
+    assert not any("_Inner" in str(each.message) for each in told)
+    with pytest.warns(ConvergenceWarning, match="distinct clusters") as told:
+        quick().fit(np.repeat(biased.X[:3], 5, axis=0))
+    assert {each.filename for each in told} == {__file__}
+
+
+def test_a_table_with_gaps_is_judged_against_the_chosen_number_of_clusters():
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 4)), columns=list("abcd"))
+    table.loc[::5, "a"] = np.nan
+    model = quick("auto", n_runs=2).fit(table)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("unskew.consensus._estimator.choose_k", None)
+        verdict(model, table)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"n_runs": 0}, "n_runs"),
+        ({"max_samples": 3}, "max_samples=3 lets a run see 3 rows"),
         ({"max_samples": 0.0}, "max_samples"),
         ({"max_samples": 1.5}, "max_samples"),
         ({"adjust": "weigths"}, "adjust='weigths'"),
@@ -276,6 +320,19 @@ def test_it_can_be_cloned_and_keeps_its_parameters():
     assert "checkpoint" not in model.get_params()
 
 
+def test_the_command_line_passes_on_what_is_asked_and_else_leaves_the_defaults():
+    verbs = pytest.importorskip("unskew.cli._verbs")
+    runs, starts = verbs.Runs(clusters=3, runs=5), verbs.Starts()
+    assert verbs._estimator(runs, starts, {}).get_params() == (
+        ConsensusDCKM(3, n_runs=5).get_params()
+    )
+    asked = {"adjust": "weights", "n_init": 2}
+    options = verbs.Starts(adjust=type(starts.adjust)("weights"), n_init=2)
+    model = verbs._estimator(runs, options, {"tol": 1e-5})
+    assert asked | {"tol": 1e-5} == {n: getattr(model, n) for n in ("adjust", "n_init", "tol")}
+    assert verbs._estimator(verbs.Runs(clusters=3), starts, {}).get_params() == DCKM(3).get_params()
+
+
 # ------------------------------------------------------------------------- choosing, no labels
 
 
@@ -308,6 +365,36 @@ def test_auto_strength_is_one_of_the_candidates():
     assert model.strength_choice_.parameter == "balance_strength"
 
 
+def test_both_settings_can_be_auto():
+    data = make_spurious_background(60, n_clusters=3, random_state=0)
+    model = quick("auto", balance_strength="auto", n_runs=2).fit(data.X[:, :12])
+    assert model.strength_choice_.chosen == model.balance_strength_
+    assert model.choice_.chosen == model.n_clusters_
+
+
+def test_auto_looks_at_numbers_that_the_rows_of_positive_weight_allow():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    a = np.zeros(40)
+    a[:6] = 1
+    assert [c.value for c in choose_k(X, sample_weight=a, n_runs=2).candidates] == [2, 3, 4, 5]
+    assert [c.value for c in choose_k(X[:4].tolist(), n_runs=2).candidates] == [2, 3]
+
+
+def test_files_and_readers_can_be_chosen_on_and_judged(biased, tmp_path):
+    np.save(tmp_path / "x.npy", biased.X)
+    table = pd.DataFrame(biased.X, columns=[f"c{i}" for i in range(biased.X.shape[1])])
+    table.to_parquet(tmp_path / "x.parquet")
+    reader = unskew.ParquetReader(tmp_path / "x.parquet", block_rows=150)
+    for X, same in ((tmp_path / "x.npy", biased.X), (reader, table)):
+        found, wanted = (choose_k(each, [3, 4], n_runs=2, random_state=0) for each in (X, same))
+        assert found.chosen == wanted.chosen
+        for one, other in zip(found.candidates, wanted.candidates):
+            assert one.silhouette == pytest.approx(other.silhouette, abs=1e-6)
+        model = quick().fit(X)
+        assert verdict(model, X) == verdict(model, same)
+    assert np.array_equal(model.labels_, quick(n_jobs=2).fit(reader).labels_)
+
+
 def test_choices_refuse_nonsense():
     X = np.eye(10)
     with pytest.raises(ValueError, match="should be >= 2"):
@@ -335,3 +422,47 @@ def test_the_curve_can_be_drawn():
     ax = plots.choice(choice)
     ax.figure.draw_without_rendering()
     assert ax.get_xlabel() == "balance_strength"
+
+
+# --------------------------------------------------------------- scales of the distance elsewhere
+
+
+def documents(rng, n=300, d=30, K=3):
+    """Groups of words, long and short documents."""
+    y = rng.integers(K, size=n)
+    length = rng.choice([0.25, 1.0], size=n)
+    rates = np.where(np.arange(d) % K == y[:, None], 0.8, 0.15) * length[:, None]
+    return (rng.random((n, d)) < rates).astype(float), y
+
+
+def test_the_verdict_is_about_the_correction_and_not_about_the_distance():
+    X, _ = documents(np.random.default_rng(0))
+    still = quick(3, balance_strength=0.0, spread_strength=1e6).fit(X)
+    raw = quick(3, balance_strength=0.0, spread_strength=1e6, row_scale=None).fit(X)
+    assert adjusted_rand_score(still.labels_, raw.labels_) < 0.88  # the distance does matter
+    said = verdict(still, X)
+    assert said.word == "no effect"
+
+
+def test_unknown_values_leave_the_other_columns_their_scales():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=80) * 10, "z": rng.normal(size=80)})
+    table["kind"] = rng.choice(list("abcd"), size=80)
+    model = DCKM(2, column_scale="sd", n_init=1, random_state=0).fit(table)
+    new = table.head(3).assign(kind="other")
+    with pytest.warns(UserWarning, match="other"):
+        found = model.transform(new)
+    # Four columns of kind and two numbers, each of variance 1: a third of it is known.
+    form, columns = model._distance.form, model.encoder_.read(table.head(3)).matrix[:, :2]
+    F = columns * form.scale[:2]
+    C = model._centres[:, :2] if model._shift is None else None
+    expected = np.sqrt(3.0 * ((F[:, None] - C) ** 2).sum(2))
+    assert np.allclose(found, expected, rtol=1e-4)
+
+
+def test_weights_for_sparse_rows_after_a_dense_fit_far_from_zero():
+    rng = np.random.default_rng(0)
+    X = np.c_[1000 + rng.normal(size=(120, 3)), rng.random((120, 3)) < 0.4]
+    for model in (DCKM(2, n_init=1, random_state=0), quick(2, n_runs=2)):
+        model.fit(X)
+        assert np.allclose(model.weights_for(sp.csr_array(X)), model.weights_for(X))

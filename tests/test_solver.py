@@ -223,7 +223,8 @@ def test_waking_lowers_what_a_whole_fit_reaches(monkeypatch):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(400, 5))
     X[:200] += 3
-    model = DCKM(3, n_init=2, random_state=0)
+    strong = {"balance_strength": 1.0, "spread_strength": 0.1}
+    model = DCKM(3, n_init=2, random_state=0, **strong)
     woken = model.fit(X).objective_
     monkeypatch.setattr(_solver, "_wake", lambda *given: None)
     assert woken < 0.998 * model.fit(X).objective_

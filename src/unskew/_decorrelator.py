@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -518,6 +519,8 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
                 stacklevel=2,
             )
 
+        if self._shift is not None and sp.issparse(X):
+            X = X.toarray()  # rows are shifted before they are weighed, which makes them dense
         return self._answer(X, self._weights_of_new)
 
     def _weights_of_new(self, X: Any, told: list) -> np.ndarray:

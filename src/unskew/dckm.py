@@ -543,7 +543,10 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                     matrix[np.ix_(unknown[source], own)] = self._means[own]  # an average effect
             notes = [lost.astype(matrix.dtype) for lost in unknown.values()]
             matrix = np.column_stack([matrix, *notes])
-            variances = distance.variances if distance.variances is not None else self._variances
+            variances = distance.variances
+            if variances is None:
+                scale = 1.0 if distance.form is None else distance.form.scale
+                variances = self._variances * scale**2
             distance = replace(
                 distance, at=np.array(at, int), noted=np.array(noted, int), variances=variances
             )

@@ -30,6 +30,7 @@ class ClusterOn(StrEnum):
 
 
 class Adjust(StrEnum):
+    auto = "auto"
     weights = "weights"
     effects = "effects"
     both = "both"
@@ -198,8 +199,12 @@ class Strengths:
         int, Option(help="Quantile bins of a number column.", rich_help_panel="Method")
     ] = 5
     tol: Annotated[
-        float, Option(help="Done when a round brings less than this.", rich_help_panel="Method")
-    ] = 1e-4
+        float | None,
+        Option(
+            help="Done when a round brings less than this. Default: 1e-4, with --runs 1e-3.",
+            rich_help_panel="Method",
+        ),
+    ] = None
     threads: Annotated[
         int | None,
         Option(
@@ -291,10 +296,10 @@ class Starts:
         Option(
             metavar="WORD",
             help="How suspects are neutralised: weights; effects = what they add to other columns "
-            "is taken out; both.",
+            "is taken out; both; auto = weights, with --runs both.",
             rich_help_panel="Method",
         ),
-    ] = Adjust.weights
+    ] = Adjust.auto
     init: Annotated[
         Init,
         Option(
@@ -303,7 +308,13 @@ class Starts:
             rich_help_panel="Method",
         ),
     ] = Init.partition
-    n_init: Annotated[int, Option(help="Random starts.", rich_help_panel="Method")] = 10
+    n_init: Annotated[
+        int | None,
+        Option(
+            help="Random starts. Default: 10, with --runs 1 for each run.",
+            rich_help_panel="Method",
+        ),
+    ] = None
     max_iter: Annotated[int, Option(help="Rounds at most.", rich_help_panel="Method")] = 100
 
 

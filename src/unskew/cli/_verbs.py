@@ -66,7 +66,7 @@ def fit(
         study = make_study(run.read(data, reading), choice, bias, rows)
         parameters = _parameters(run, study, strengths, coding, starts.max_iter)
         estimator = _estimator(clusters, starts, parameters)
-        n_starts = 1 if starts.init.value == "principal" else starts.n_init
+        n_starts = 1 if starts.init.value == "principal" else estimator.n_init
         if clusters.runs:
             n_starts = clusters.runs
         seconds = _fit(run, study, estimator, n_starts, starts.max_iter)
@@ -253,9 +253,9 @@ def compare(
                 suspects=study.suspects,
                 sample_weight=study.sample_weight,
                 cluster_on=starts.cluster_on.value,
-                adjust=starts.adjust.value,
+                adjust=_one_fit(starts),
                 init=starts.init.value,
-                n_init=starts.n_init,
+                **_number_of_starts(starts),
                 **parameters,
             )
         _write_report(run, found, report.report)
@@ -274,6 +274,7 @@ def _parameters(
     asked = {
         "balance_strength": strengths.balance_strength,
         "spread_strength": strengths.spread_strength,
+        "tol": strengths.tol,
     }
     return {name: value for name, value in asked.items() if value is not None} | {
         "min_effective_size": strengths.effective_size_floor,
@@ -281,7 +282,6 @@ def _parameters(
         "encoder": make_encoder(study, coding),
         "n_bins": strengths.bins,
         "max_iter": max_iter,
-        "tol": strengths.tol,
         "n_threads": strengths.threads,
         "random_state": coding.seed,
         "suspects": study.suspects,
@@ -299,11 +299,19 @@ def _estimator(clusters: Runs, starts: Starts, parameters: dict[str, Any]) -> An
     if given == "auto" and not clusters.runs:
         raise FileError("--clusters auto is chosen from several runs; add --runs 20")
     parameters |= {"cluster_on": starts.cluster_on.value, "init": starts.init.value}
+    parameters |= _number_of_starts(starts)
     if not clusters.runs:
-        return DCKM(given, adjust=starts.adjust.value, n_init=starts.n_init, **parameters)
-    if starts.adjust.value != "weights":  # the option's default; a consensus has its own
-        parameters["adjust"] = starts.adjust.value
-    return ConsensusDCKM(given, n_runs=clusters.runs, **parameters)
+        return DCKM(given, adjust=_one_fit(starts), **parameters)
+    return ConsensusDCKM(given, n_runs=clusters.runs, adjust=starts.adjust.value, **parameters)
+
+
+def _one_fit(starts: Starts) -> str:
+    """How one fit neutralises suspects; auto is a matter of --runs."""
+    return "weights" if starts.adjust.value == "auto" else starts.adjust.value
+
+
+def _number_of_starts(starts: Starts) -> dict[str, Any]:
+    return {} if starts.n_init is None else {"n_init": starts.n_init}
 
 
 def _fit(run: Run, study: Study, estimator: Any, n_starts: int, max_iter: int) -> float:

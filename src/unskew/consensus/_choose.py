@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from .._door import check_number, check_word
+from .._door import TableBlocks, check_number, check_weights, check_word, open_outside
 from ..metrics import silhouette
 
 # Candidates where none are given.
@@ -114,7 +114,9 @@ def choose_k(
     for k in given:
         check_number("candidates", k, numbers.Integral, low=2)
     n = _rows_of(X)
-    fitting = [int(k) for k in given if n is None or k < n]
+    if sample_weight is not None:
+        n = int((check_weights(sample_weight, n) > 0).sum())
+    fitting = [int(k) for k in given if k < n]
     if not fitting:
         raise ValueError(f"candidates={list(given)!r} should be < n_samples={n}")
     return _choose(
@@ -220,7 +222,7 @@ def describe(model: Any, X: Any, value: float, sample_weight: Any = None) -> Can
     w, labels = model.combined_weights_, model.labels_
     some = np.flatnonzero(w > 0)
     some = some[np.linspace(0, some.size - 1, min(SEEN, some.size)).astype(np.intp)]
-    rows, distance, _ = model._new_rows(X, [])
+    rows, distance = _as_fitted(model, X)
     F = distance.of(rows.take(some))
     F = np.asarray(F.toarray() if hasattr(F, "toarray") else F)
     own, weight = labels[some], w[some]
@@ -255,6 +257,16 @@ def _listed(name: str, values: Any) -> list:
     return values
 
 
-def _rows_of(X: Any) -> int | None:
-    shape = getattr(X, "shape", None)
-    return None if shape is None else int(shape[0])
+def _rows_of(X: Any) -> int:
+    outside = open_outside(X)
+    shape = getattr(X if outside is None else outside, "shape", None)
+    return len(X) if shape is None else int(shape[0])
+
+
+def _as_fitted(model: Any, X: Any) -> tuple[Any, Any]:
+    """Rows of the fit and the distance between them."""
+    outside = open_outside(X)
+    if isinstance(outside, TableBlocks):
+        rows = model._rows_of(outside.matrix(model.encoder_))
+        return rows.with_shift(model._shift), model._distance
+    return model._new_rows(X if outside is None else outside, [])[:2]

@@ -17,8 +17,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _kmeans, _solver
-from .._blocks import Rows
-from .._decorrelator import TO_THE_CALLER, row_weights_of
+from .._blocks import Blocks, Rows
+from .._decorrelator import TO_THE_CALLER, row_weights_of, with_callbacks
 from .._door import (
     check_number,
     check_start,
@@ -102,7 +102,7 @@ class ConsensusDCKM(DCKM):
         Of each run. Less exact than in DCKM, since the runs make up for it.
     n_jobs : int or None
         Processes over runs, None for one (threads then go over tiles of rows); the same bits for
-        any number.
+        any number. One where effects are taken out or X is a reader of blocks.
     spread_strength, mass_strength, scale, solver, suspects, cluster_on, column_scale,
     effect_degree, effect_ridge, init, max_iter, min_effective_size, margins, margin_strength,
     encoder, n_bins, n_threads, random_state, verbose
@@ -213,7 +213,7 @@ class ConsensusDCKM(DCKM):
     def _K(self) -> int:
         return getattr(self, "n_clusters_", self.n_clusters)
 
-    def _check_own(self) -> None:
+    def _check_own(self, sparse: bool) -> None:
         check_number("n_runs", self.n_runs, numbers.Integral, low=1)
         check_word("adjust", self.adjust, ("auto", "weights", "effects", "both"))
         check_word("row_scale", self.row_scale, ("auto", None, "unit"))
@@ -232,7 +232,7 @@ class ConsensusDCKM(DCKM):
         if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str):
             if len(given) == 0:
                 raise ValueError("balance_strength=[] should name one strength at least")
-            if self._adjusts():
+            if self._adjusts(sparse):
                 raise ValueError(
                     f"balance_strength={list(given)!r}: several strengths should go with "
                     "adjust='weights'; effects are learned once, at one strength"
@@ -265,6 +265,7 @@ class ConsensusDCKM(DCKM):
             return [given]
         return [float(one) for one in given]
 
+    @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
         """Learn the runs and put them together.
 
@@ -276,25 +277,49 @@ class ConsensusDCKM(DCKM):
         -------
         self
         """
-        with whole_or_not_at_all(self), spoken(self.verbose):
-            self._check_own()
-            self._choose_settings(X, sample_weight)
-            strengths = self._strengths_of_runs()
-            for strength in strengths:
-                self._inner(strength, self._adjusts())._check_parameters()
-            inner = self._inner(strengths[0], self._adjusts(sparse=_is_sparse(X)))
-            inner._check_parameters()
-            encoded = inner._at_the_door(X, sample_weight, self.cluster_on)
-            K, present = self._K, int((encoded.a > 0).sum())
-            if present < K:
-                raise ValueError(f"n_clusters={K} should be <= n_samples={present}")
-            init = check_start(self.init, encoded.rows.n, K, encoded.rows.d)
-            seeds = check_random_state(self.random_state).randint(2**31 - 1, size=self.n_runs + 1)
-            if inner.adjust == "weights":
-                self._fit_runs(inner, encoded, init, seeds, strengths)
+        # Whatever is warned of, at whatever depth, is said where fit was called.
+        remember = warnings.catch_warnings(record=True)
+        with whole_or_not_at_all(self), spoken(self.verbose), remember as told:
+            warnings.simplefilter("always")
+            self._fit(X, sample_weight)
+        for each in told:
+            if issubclass(each.category, UserWarning):
+                warnings.warn(each.message, each.category, stacklevel=TO_THE_CALLER - 1)
             else:
-                self._fit_around_effects(inner, encoded, init, seeds)
+                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
         return self
+
+    def _fit(self, X: Any, sample_weight: Any) -> None:
+        sparse = _is_sparse(X)
+        self._check_own(sparse)
+        self._choose_settings(X, sample_weight)
+        strengths = self._strengths_of_runs()
+        for strength in strengths:
+            inner = self._inner(strength, self._adjusts(sparse))
+            inner._check_parameters()
+        inner = self._inner(strengths[0], self._adjusts(sparse))
+        encoded = inner._at_the_door(X, sample_weight, self.cluster_on)
+        K, present = self._K, int((encoded.a > 0).sum())
+        if present < K:
+            raise ValueError(f"n_clusters={K} should be <= n_samples={present}")
+        size = self._size(encoded.rows.n)
+        if size < K:
+            raise ValueError(
+                f"max_samples={self.max_samples!r} lets a run see {size} rows; it should see "
+                f"n_clusters={K} at least"
+            )
+        init = check_start(self.init, encoded.rows.n, K, encoded.rows.d)
+        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=self.n_runs + 1)
+        context = None
+        if hasattr(self, "_init_callback_context"):
+            context = self._init_callback_context(max_subtasks=self.n_runs)
+            context.call_on_fit_task_begin(estimator=self, X=X)
+        if inner.adjust == "weights":
+            self._fit_runs(inner, encoded, init, seeds, strengths, context)
+        else:
+            self._fit_around_effects(inner, encoded, init, seeds, context)
+        if context is not None:
+            context.call_on_fit_task_end(estimator=self, X=X)
 
     def _choose_settings(self, X: Any, sample_weight: Any) -> None:
         self.choice_ = self.strength_choice_ = None
@@ -303,7 +328,9 @@ class ConsensusDCKM(DCKM):
             self.choice_ = choose_k(X, sample_weight=sample_weight, model=self)
             self.n_clusters_ = self.choice_.chosen
         if isinstance(self.balance_strength, str):
-            self.strength_choice_ = choose_strengths(X, sample_weight=sample_weight, model=self)
+            self.strength_choice_ = choose_strengths(
+                X, self.n_clusters_, sample_weight=sample_weight, model=self
+            )
             self.balance_strength_ = self.strength_choice_.chosen
 
     def _size(self, n: int) -> int:
@@ -316,10 +343,14 @@ class ConsensusDCKM(DCKM):
     # ----------------------------------------------------------------------------------------
     # Each run its own weights
 
-    def _fit_runs(self, inner: DCKM, encoded: Encoded, init: Any, seeds: Any, strengths: list):
+    def _fit_runs(
+        self, inner: DCKM, encoded: Encoded, init: Any, seeds: Any, strengths: list, context: Any
+    ) -> None:
         size = self._size(encoded.rows.n)
         at = [strengths[r % len(strengths)] for r in range(self.n_runs)]
         n_jobs = joblib.effective_n_jobs(self.n_jobs)
+        if not encoded.rows.resident and isinstance(encoded.rows.X, Blocks):
+            n_jobs = 1  # a reader of blocks holds locks and cannot be sent to another process
         inner.set_params(n_threads=1 if n_jobs > 1 else self.n_threads)
         alone = encoded._replace(rows=_with_threads(encoded.rows, inner.n_threads))
         found = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
@@ -333,6 +364,7 @@ class ConsensusDCKM(DCKM):
             labels.append(labels_r)
             history.append(history_r)
             w += w_r
+            self._note_run(context)
             if self.verbose:
                 logger.info(
                     "start %d of %d: objective %.8g after %d iterations, %s",
@@ -351,8 +383,15 @@ class ConsensusDCKM(DCKM):
                 f"{unfinished} of {self.n_runs} runs did not converge in max_iter={self.max_iter} "
                 f"iterations to tol={self.tol:g}; raise max_iter or tol",
                 ConvergenceWarning,
-                stacklevel=TO_THE_CALLER,
+                stacklevel=2,
             )
+
+    def _note_run(self, context: Any) -> None:
+        """Tell callbacks that a run is done."""
+        if context is not None:
+            sub = context.subcontext(task_name="run")
+            sub.call_on_fit_task_begin(estimator=self)
+            sub.call_on_fit_task_end(estimator=self)
 
     def _learn_r2(self, encoded: Encoded, w: np.ndarray) -> None:
         """How well the mean of the runs' functions gives back the mean of their weights."""
@@ -367,24 +406,22 @@ class ConsensusDCKM(DCKM):
     # ----------------------------------------------------------------------------------------
     # Effects and weights learned once
 
-    def _fit_around_effects(self, inner: DCKM, encoded: Encoded, init: Any, seeds: Any) -> None:
+    def _fit_around_effects(
+        self, inner: DCKM, encoded: Encoded, init: Any, seeds: Any, context: Any
+    ) -> None:
         starts = check_random_state(seeds[-1]).randint(2**31 - 1, size=self.n_init + 1)
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            with encoded.rows.threads():
-                inner._fit_effects(encoded, init, starts, None)
-        for each in told:
-            warnings.warn(each.message, each.category, stacklevel=TO_THE_CALLER)
+        with encoded.rows.threads():
+            inner._fit_effects(encoded, init, starts, None)
         self.starts_ = inner.starts_
         w, distance, K = inner.combined_weights_, inner._distance, self._K
-        size = self._size(encoded.rows.n)
+        size, present = self._size(encoded.rows.n), np.flatnonzero(encoded.a > 0)
 
         def one(seed: int) -> _kmeans.Clusters:
             rng = np.random.RandomState(seed)
             own = w
             if size < w.size:
                 own = np.zeros(w.size)
-                drawn = rng.choice(w.size, size=size, replace=False)
+                drawn = rng.choice(present, size=min(size, present.size), replace=False)
                 own[drawn] = w[drawn]
             best = None
             for _ in range(self.n_init):
@@ -393,6 +430,7 @@ class ConsensusDCKM(DCKM):
                 if best is None or own @ end.e < own @ best.e:
                     best = end
             assert best is not None
+            self._note_run(context)
             return best
 
         with encoded.rows.threads():
@@ -431,6 +469,8 @@ class ConsensusDCKM(DCKM):
                 )
             inner._store_clusters(encoded, solution)
         given = self.get_params(deep=False)
+        for name in ("feature_names_in_", "starts_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         for name, value in vars(inner).items():
             if name not in given and name not in FIXED:
                 setattr(self, name, value)
@@ -505,6 +545,10 @@ class _Inner(DCKM):
             self.row_scale = scale
 
 
+# What it says, it says in the name of its owner.
+_Inner.__name__ = ConsensusDCKM.__name__
+
+
 def one_run(inner: DCKM, encoded: Encoded, init: Any, seed: int, strength: Any, size: int) -> tuple:
     """A run, the labels and weights it gives all rows, and its history."""
     inner = copy(inner)
@@ -516,6 +560,8 @@ def one_run(inner: DCKM, encoded: Encoded, init: Any, seed: int, strength: Any, 
         present = np.flatnonzero(encoded.a > 0)
         which = np.sort(rng.choice(present, size=min(size, present.size), replace=False))
         encoded = encoded._replace(rows=_some_rows(rows, which), a=encoded.a[which])
+        if not isinstance(init, str) and init.ndim == 1:
+            init = init[which]
     seeds = rng.randint(2**31 - 1, size=inner.n_init + 1)
     with encoded.rows.threads(), rows.threads():
         posed, best = inner._fit_weights(encoded, init, None, None, None, seeds)

@@ -87,7 +87,7 @@ def agree(labels: np.ndarray, K: int, a: np.ndarray) -> tuple[Votes, np.ndarray,
 
     Starts are the runs themselves, so that nothing is drawn; the best end is kept.
     """
-    n = labels.shape[1]
+    n, a = labels.shape[1], _of_mean_one(a)
     some = _few(n)
     few, weight = labels[:, some], a[some]
     if not weight.any():
@@ -122,13 +122,18 @@ def by_linkage(labels: np.ndarray, K: int) -> np.ndarray:
 def stability(labels: np.ndarray, a: np.ndarray) -> float:
     """Mean adjusted Rand index of all pairs of runs, rows counted by a; 1 for a single run."""
     some = _few(labels.shape[1])
-    few, weight = labels[:, some], a[some]
+    few, weight = labels[:, some], _of_mean_one(a)[some]
     found = [
         adjusted_rand_index(few[r], few[s], sample_weight=weight)
         for r in range(len(few))
         for s in range(r)
     ]
     return float(np.mean(found)) if found else 1.0
+
+
+def _of_mean_one(a: np.ndarray) -> np.ndarray:
+    """Over rows of positive weight: shares and counts of rows should mean the same."""
+    return a / a[a > 0].mean()
 
 
 def _few(n: int) -> np.ndarray:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from .._door import TableBlocks, open_outside
 from ..baselines import PlainKMeans, RegressOutKMeans
+from ..dckm import DCKM
 from ..metrics import effective_sample_size, kish_size
 from . import _measure
 from ._data import Convergence, Diagnostics, Rival, SuspectEffect
@@ -31,9 +34,9 @@ def diagnostics(model: Any, X: Any, sample_weight: Any = None, *, against: bool 
 
     Parameters
     ----------
-    model : fitted DCKM or DecorrelationWeights
+    model : fitted DCKM, ConsensusDCKM or DecorrelationWeights
     X, sample_weight
-        What the model was fitted to.
+        What the model was fitted to; a file or a reader is read into memory.
     against : bool, default=True
         Also cluster by k-means on all columns and, with suspects, without them and after regressing
         them out, from the model's own starts (k-means from the model's groups as well). Without
@@ -57,6 +60,7 @@ def diagnostics(model: Any, X: Any, sample_weight: Any = None, *, against: bool 
     True
     """
     check_is_fitted(model, "weights_")
+    X = in_memory(X)
     view = read_fitted(model, X, sample_weight)
     rivals = {}
     if against and hasattr(model, "labels_"):
@@ -93,6 +97,7 @@ def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
     'helped'
     """
     check_is_fitted(model, "weights_")
+    X = in_memory(X)
     view = read_fitted(model, X, sample_weight)
     rivals = {}
     if hasattr(model, "labels_"):
@@ -110,6 +115,17 @@ def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
         described, rivals,
     )  # fmt: skip
     return judge(evidence)
+
+
+def in_memory(X: Any) -> Any:
+    """Rows of a file or a reader, read; a look at a fit goes over them in many ways."""
+    outside = open_outside(X)
+    if outside is None or isinstance(X, np.memmap):
+        return X
+    if isinstance(outside, TableBlocks):
+        frames = [outside.frame(i) for i, size in enumerate(outside.sizes) if size]
+        return nw.concat([frame.select(outside.columns) for frame in frames]).to_native()
+    return np.concatenate([outside.read(start, stop) for start, stop in outside.bounds()])
 
 
 def _multipliers(view: View, w: np.ndarray) -> np.ndarray:
@@ -214,27 +230,29 @@ def fit_rivals(
 def _plain_kmeans(model: Any, view: View, X: Any, sample_weight: Any, *, drop: bool) -> np.ndarray:
     """Labels of k-means from the model's starts and from the model's own groups, whichever ends
     lower: a rival that was merely stuck would flatter the model."""
-    if (view.encoded.layout.absent < 0).all():
+    form = view.encoded.distance.form
+    if (view.encoded.layout.absent < 0).all() and form is None:
         how = {"n_init": model.n_init, "random_state": model.random_state, "init": model.init}
         plain = PlainKMeans(model._K, suspects=view.suspects if drop else None, **how)
         X, sample_weight = encoded_matrix(view), view.a
     else:
-        # Missing values are for the model's own engine; no balance, and a price of unequal
-        # weights that keeps them at 1.
-        plain = clone(model).set_params(
+        # Missing values, and rows and columns that are scaled, are for our own engine: no balance,
+        # and a price of unequal weights that keeps them at 1. So the verdict is about the
+        # correction, and not about the distance.
+        plain = DCKM(
+            model._K,
             balance_strength=0.0,
             spread_strength=1e6,
-            mass_strength=None,
-            scale="relative",
-            solver="descent",
-            min_effective_size=None,
-            margins=None,
-            verbose=0,
-            adjust="weights",
             suspects=view.suspect_sources.tolist() if drop else None,
-            cluster_on="rest",
+            column_scale=model.column_scale,
+            row_scale="unit" if form is not None and form.unit else None,
+            init=model.init,
             n_init=min(model.n_init, SLOW_STARTS),
             max_iter=max(100, model.max_iter),
+            encoder=model.encoder,
+            n_bins=model.n_bins,
+            n_threads=model.n_threads,
+            random_state=model.random_state,
         )
     fits = [plain, clone(plain).set_params(init=np.asarray(model.labels_))]
     return min((one.fit(X, sample_weight=sample_weight) for one in fits), key=_inertia).labels_
