@@ -508,7 +508,7 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             why = (
                 "solver='paper' stops before its minimum"
                 if self.solver == "paper"
-                else f"spread_strength={self._strengths()[1]!r} leaves them undetermined"
+                else f"spread_strength={self._strengths()[1]:g} leaves them undetermined"
             )
             raise ValueError(f"weights of new rows do not follow from this fit: {why}")
         if r2 < 0.9:
