@@ -10,8 +10,8 @@ TINY_EFFECTIVE_SIZE = 0.02
 ROWS_PER_CLUSTER = 3
 # Two clusterings that agree above this under the learned weights are the same groups. Without
 # suspects it takes more of a difference to speak of one: there nothing but the difference speaks.
-SAME_GROUPS = 0.92
-SAME_BLIND = 0.88
+SAME_GROUPS = 0.97
+SAME_BLIND = 0.9
 # Dropping would do as well above this.
 SAME_DROPPED = 0.96
 # A typical difference below half of this, or not beyond chance, was no imbalance to begin with.
@@ -21,7 +21,7 @@ BEYOND_CHANCE = 1.2
 FELL = 0.8
 # Under the learned weights a clustering follows the suspects less if the association fell by this,
 # more if it rose by this.
-FELL_BY = 0.03
+FELL_BY = 0.02
 ROSE = 0.05
 
 
@@ -100,12 +100,12 @@ def judge(evidence: Evidence) -> Verdict:
     harmed     the weights rest on few rows (effective size below 0.02, or fewer than 3 rows' worth
                per cluster)
     with suspects
-    no effect  the groups are those of k-means (agreement above 0.92)
-    helped     the groups follow the suspects less than those of k-means (by 0.03)
+    no effect  the groups are those of k-means (agreement above 0.97)
+    helped     the groups follow the suspects less than those of k-means (by 0.02)
     harmed     they follow them more (by 0.05)
     no effect  otherwise
     without suspects
-    no effect  the groups are those of k-means (agreement above 0.88)
+    no effect  the groups are those of k-means (agreement above 0.9)
     harmed     otherwise: strong decorrelation takes groups apart, and that it took bias apart
                instead cannot be seen in the data
 
