@@ -89,6 +89,19 @@ def run_digits(classes: Any, n_sites: int, tint: float, rate: float, seed: int) 
     return judge(data, len(classes), data.X_clean, None, seed)
 
 
+def run_digits_unbiased(
+    classes: Any, n_sites: int, tint: float, rate: float, seed: int
+) -> list[dict]:
+    """k-means on the same tinted images, their sites drawn independently of the digit."""
+    classes = range(classes) if isinstance(classes, int) else classes
+    data = make_tinted_digits(
+        classes=classes, n_sites=n_sites, tint=tint, rate=rate, random_state=seed
+    )
+    X = np.delete(data.X_population, data.suspects, axis=1)
+    found = PlainKMeans(len(classes), random_state=seed, **START).fit(X).labels_
+    return [{"seed": seed, "population_ari": adjusted_rand_index(data.y_population, found)}]
+
+
 def run_no_bias(seed: int) -> list[dict]:
     """Neither bias nor footprint: nothing should be lost."""
     data = make_site_footprint(2000, rate=0.0, random_state=seed)
@@ -145,8 +158,13 @@ def tasks_of(quick: bool) -> list[Task]:
     seeds = range(1 if quick else 10)
     tasks = []
 
-    def add(dataset: str, function: Any, settings: dict, **arguments: Any) -> None:
-        tasks.append(Task("effects", dataset, "all", function, settings, arguments))
+    def add(dataset: str, function: Any, settings: dict, method="all", **arguments: Any) -> None:
+        tasks.append(Task("effects", dataset, method, function, settings, arguments))
+
+    def add_digits(dataset: str, facts: dict, classes: Any, n_sites: int, tint, rate, seed) -> None:
+        case = {"classes": classes, "n_sites": n_sites, "tint": tint, "rate": rate, "seed": seed}
+        add(dataset, run_digits, facts, **case)
+        add(dataset, run_digits_unbiased, facts, "k-means on unbiased data", **case)
 
     for seed in seeds:
         for n_footprint, rate in FOOTPRINTS[3:4] if quick else FOOTPRINTS:
@@ -155,8 +173,7 @@ def tasks_of(quick: bool) -> list[Task]:
                 interaction=0.0, seed=seed)  # fmt: skip
         for classes, n_sites, tint, rate in DIGITS[6:8] if quick else DIGITS:
             facts = {"classes": classes, "sites": n_sites, "tint": tint, "rate": rate}
-            add("tinted digits", run_digits, facts, classes=classes, n_sites=n_sites, tint=tint,
-                rate=rate, seed=seed)  # fmt: skip
+            add_digits("tinted digits", facts, classes, n_sites, tint, rate, seed)
         add("no bias, no footprint", run_no_bias, {}, seed=seed)
         if quick:
             continue
@@ -166,8 +183,8 @@ def tasks_of(quick: bool) -> list[Task]:
                     n_footprint=36, rate=0.8, interaction=interaction, seed=seed)  # fmt: skip
             for classes, n_sites, tint, rate in FRESH_DIGITS:
                 facts = {"classes": len(classes), "sites": n_sites, "tint": tint, "rate": rate}
-                add("tinted digits, not used to make the rule", run_digits, facts, classes=classes,
-                    n_sites=n_sites, tint=tint, rate=rate, seed=seed)  # fmt: skip
+                title = "tinted digits, not used to make the rule"
+                add_digits(title, facts, classes, n_sites, tint, rate, seed)
         if seed < 3:
             add("NHANES", run_real, {}, name="NHANES", seed=seed)
             add("pooled SURF", run_real, {}, name="SURF", seed=seed)
