@@ -136,6 +136,14 @@ def test_any_number_of_workers_and_threads_gives_the_same_bits(biased):
         assert np.array_equal(one.confidence_, other.confidence_)
 
 
+def test_workers_share_the_runs_around_effects_too(biased):
+    one, two = (quick(suspects=biased.suspects, n_jobs=n).fit(biased.X) for n in (None, 2))
+    assert one.suspect_effects_ is not None
+    assert np.array_equal(one.labels_, two.labels_)
+    assert np.array_equal(one.confidence_, two.confidence_)
+    assert {run["status"] for run in two.runs_} == {"converged"}
+
+
 def test_one_run_is_that_run():
     data = make_spurious_background(300, rate=0.5, random_state=0)
     model = quick(n_runs=1, row_scale=None).fit(data.X)
@@ -407,6 +415,8 @@ def test_choices_refuse_nonsense():
         choose_k(X, criterion="luck")
     with pytest.raises(ValueError, match="name one value"):
         choose_strengths(X, 2, [])
+    with pytest.raises(ValueError, match="n_runs=1 should be >= 2"):
+        choose_k(X, [2, 3], criterion="stability", n_runs=1)
     with pytest.raises(ValueError, match="give the suspects to the model"):
         choose_k(X, suspects=[0], model=ConsensusDCKM())
     with pytest.raises(ValueError, match="n_clusters='auto' should be a number"):

@@ -332,7 +332,7 @@ def test_constant_columns_are_in_the_settings():
 FINE = Evidence(
     suspects=("site",), n_clusters=4, n_rows=2000, converged=True, effective_size=0.4,
     kish_size=800.0, typical_before=0.5, typical_after=0.2, by_chance=0.04, kept_variance=0.97,
-    same_as_kmeans=0.6, same_as_dropped=0.6, same_as_regressed=0.3, dropped_as_all=0.5,
+    same_as_kmeans=0.6, same_as_regressed=0.3,
     follows=0.5, kmeans_follows=0.9, dropped_follows=0.7, weighted_same=0.4,
     weighted_same_dropped=0.6, weighted_follows=0.2, weighted_kmeans_follows=0.8, stability=0.9,
     kmeans_stability=0.95, gained=(("age", 0.2),), lost=(("dust", -0.3),),

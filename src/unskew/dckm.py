@@ -92,10 +92,11 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         Scales of the columns in the distance (the balance does not depend on scales). "sd": one
         over the standard deviation. "idf": rare words count more: columns of two values, absent
         and present, times log((1 + N) / (1 + N p)) + 1, p the share of rows where present.
-    row_scale : {"unit"} or None, default=None
+    row_scale : {"unit", "auto"} or None, default=None
         "unit": the distance is taken between rows of length 1 (two-valued columns as absent 0,
         present 1), so that long and short documents can be near each other. Centres are means of
         such rows; ``cluster_centers_`` are weighted means of the rows as they are, for reading.
+        "auto": where every column of an array says absent or present, see ConsensusDCKM.
     adjust : {"weights", "effects", "both"}, default="weights"
         How named suspects are neutralised. "weights": by the balance. "effects": what they add to
         the other columns is estimated and taken out, x - B'z with z the suspects (centred):
@@ -301,7 +302,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
             check_number("effect_degree", self.effect_degree, numbers.Integral, low=1, high=5)
         check_number("effect_ridge", self.effect_ridge, low=0)
         check_word("column_scale", self.column_scale, (None, "sd", "idf"))
-        check_word("row_scale", self.row_scale, (None, "unit"))
+        check_word("row_scale", self.row_scale, (None, "unit", "auto"))
         if self.adjust != "weights":
             if self.suspects is None:
                 raise ValueError(
@@ -359,6 +360,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                 context = self._init_callback_context(max_subtasks=n_init)
                 context.call_on_fit_task_begin(estimator=self, X=X)
             with rows.threads():
+                self.__dict__.pop("starts_", None)  # of an earlier fit
                 if self.adjust == "weights":
                     checkpoint, *kept = open_checkpoint(self, encoded, seeds)
                     posed, best = self._fit_weights(encoded, init, context, checkpoint, *kept)

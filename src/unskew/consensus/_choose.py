@@ -190,7 +190,7 @@ def _choose(
 ) -> Choice:
     from ._estimator import ConsensusDCKM
 
-    check_number("n_runs", n_runs, numbers.Integral, low=1)
+    check_number("n_runs", n_runs, numbers.Integral, low=2 if criterion == "stability" else 1)
     if model is None:
         model = ConsensusDCKM(suspects=suspects)
     elif suspects is not None:

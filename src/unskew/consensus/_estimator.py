@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .. import _kmeans, _solver
+from .. import _kmeans, _solver, _terms
 from .._blocks import Blocks, Rows
 from .._decorrelator import TO_THE_CALLER, row_weights_of, with_callbacks
 from .._door import (
@@ -102,7 +102,7 @@ class ConsensusDCKM(DCKM):
         Of each run. Less exact than in DCKM, since the runs make up for it.
     n_jobs : int or None
         Processes over runs, None for one (threads then go over tiles of rows); the same bits for
-        any number. One where effects are taken out or X is a reader of blocks.
+        any number. One where X is a reader of blocks.
     spread_strength, mass_strength, scale, solver, suspects, cluster_on, column_scale,
     effect_degree, effect_ridge, init, max_iter, min_effective_size, margins, margin_strength,
     encoder, n_bins, n_threads, random_state, verbose
@@ -348,11 +348,9 @@ class ConsensusDCKM(DCKM):
     ) -> None:
         size = self._size(encoded.rows.n)
         at = [strengths[r % len(strengths)] for r in range(self.n_runs)]
-        n_jobs = joblib.effective_n_jobs(self.n_jobs)
-        if not encoded.rows.resident and isinstance(encoded.rows.X, Blocks):
-            n_jobs = 1  # a reader of blocks holds locks and cannot be sent to another process
+        n_jobs, rows = self._workers(encoded)
         inner.set_params(n_threads=1 if n_jobs > 1 else self.n_threads)
-        alone = encoded._replace(rows=_with_threads(encoded.rows, inner.n_threads))
+        alone = encoded._replace(rows=rows)
         found = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
             joblib.delayed(one_run)(inner, alone, init, seed, strength, size)
             for seed, strength in zip(seeds[:-1], at)
@@ -386,6 +384,13 @@ class ConsensusDCKM(DCKM):
                 stacklevel=2,
             )
 
+    def _workers(self, encoded: Encoded) -> tuple[int, Any]:
+        """Number of processes over runs, and the rows as each of them has them."""
+        n_jobs = joblib.effective_n_jobs(self.n_jobs)
+        if not encoded.rows.resident and isinstance(encoded.rows.X, Blocks):
+            n_jobs = 1  # a reader of blocks holds locks and cannot be sent to another process
+        return n_jobs, _with_threads(encoded.rows, 1 if n_jobs > 1 else self.n_threads)
+
     def _note_run(self, context: Any) -> None:
         """Tell callbacks that a run is done."""
         if context is not None:
@@ -415,34 +420,22 @@ class ConsensusDCKM(DCKM):
         self.starts_ = inner.starts_
         w, distance, K = inner.combined_weights_, inner._distance, self._K
         size, present = self._size(encoded.rows.n), np.flatnonzero(encoded.a > 0)
-
-        def one(seed: int) -> _kmeans.Clusters:
-            rng = np.random.RandomState(seed)
-            own = w
-            if size < w.size:
-                own = np.zeros(w.size)
-                drawn = rng.choice(present, size=min(size, present.size), replace=False)
-                own[drawn] = w[drawn]
-            best = None
-            for _ in range(self.n_init):
-                begin = start_clusters(encoded.rows, distance, own, K, init, rng)
-                end, _ = _kmeans.lloyd(encoded.rows, distance, own, begin)
-                if best is None or own @ end.e < own @ best.e:
-                    best = end
-            assert best is not None
-            self._note_run(context)
-            return best
-
-        with encoded.rows.threads():
-            ends = [one(seed) for seed in seeds[:-1]]
+        n_jobs, rows = self._workers(encoded)
+        found = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
+            joblib.delayed(one_kmeans)(rows, distance, w, present, K, init, self.n_init, size, seed)
+            for seed in seeds[:-1]
+        )
         ess, left = inner.effective_sample_size_, inner.imbalance_
-        strength = inner._strengths()[0]
-        everyone = np.arange(K, dtype=np.int32)
-        runs = [
-            Run(end.C, everyone, None, 1.0, strength, float(w @ end.e), inner.n_iter_, "converged",
-                ess, left)
-            for end in ends
-        ]  # fmt: skip
+        strength, everyone = inner._strengths()[0], np.arange(K, dtype=np.int32)
+        ends, runs = [], []
+        for end, settled in found:
+            status = "converged" if settled else "max_iter"
+            ends.append(end)
+            runs.append(
+                Run(end.C, everyone, None, 1.0, strength, float(w @ end.e), inner.n_iter_, status,
+                    ess, left)
+            )  # fmt: skip
+            self._note_run(context)
         labels = np.stack([end.labels for end in ends])
         self._put_together(
             inner, encoded._replace(distance=distance), labels, w, None, runs, inner.history_
@@ -533,16 +526,7 @@ class ConsensusDCKM(DCKM):
 
 
 class _Inner(DCKM):
-    """A DCKM whose rows may be scaled as the data ask for."""
-
-    def _check_parameters(self) -> None:
-        scale = self.row_scale
-        if scale == "auto":
-            self.row_scale = None
-        try:
-            super()._check_parameters()
-        finally:
-            self.row_scale = scale
+    """The DCKM of the runs."""
 
 
 # What it says, it says in the name of its owner.
@@ -595,10 +579,24 @@ def one_run(inner: DCKM, encoded: Encoded, init: Any, seed: int, strength: Any, 
         best.objective,
         best.n_iter,
         status,
-        float(best.w.sum() ** 2 / (problem.N * (best.w**2 * problem.inverse_a).sum())),
+        _terms.effective_share(best.w, problem.inverse_a, problem.N),
         float(problem.balance.report(best.w)) if problem.balance is not None else 0.0,
     )
     return run, labels, w, best.history
+
+
+def one_kmeans(rows, distance, w, present, K, init, n_init, size, seed) -> tuple:
+    """k-means at fixed weights and effects: the lowest of the ends, and whether it settled."""
+    rng = np.random.RandomState(seed)
+    own = w
+    if size < w.size:
+        own = np.zeros(w.size)
+        drawn = rng.choice(present, size=min(size, present.size), replace=False)
+        own[drawn] = w[drawn]
+    with rows.threads():
+        begins = (start_clusters(rows, distance, own, K, init, rng) for _ in range(n_init))
+        ends = [_kmeans.lloyd(rows, distance, own, begin) for begin in begins]
+    return min(ends, key=lambda end: float(own @ end[0].e))
 
 
 def _some_rows(rows: Any, which: np.ndarray) -> Rows:

@@ -312,14 +312,12 @@ def _evidence(model, view, m, w, imbalance, convergence, own, variance, describe
     def strongest(found: Any) -> float | None:
         return max((one.value for one in found), default=None)
 
-    kept = same = together = None
+    kept = same = None
     if baseline is not None:
         same = baseline.agreement
         # Corrected rows have another variance: their groups have no share of k-means' to keep.
         if baseline.explained_variance > 0 and not view.corrected:
             kept = variance / baseline.explained_variance
-    if dropped is not None and ALL in by_name:
-        together = _measure.agreement(view, rivals[ALL], rivals[DROPPED])
     weighted: dict[str, Any] = {}
     if ALL in rivals:
         labels = np.asarray(model.labels_)
@@ -347,9 +345,7 @@ def _evidence(model, view, m, w, imbalance, convergence, own, variance, describe
         by_chance=imbalance.by_chance,
         kept_variance=kept,
         same_as_kmeans=same,
-        same_as_dropped=None if dropped is None else dropped.agreement,
         same_as_regressed=by_name[REGRESSED].agreement if REGRESSED in by_name else None,
-        dropped_as_all=together,
         follows=strongest(own),
         kmeans_follows=strongest(by_name[ALL].associations) if ALL in by_name else None,
         dropped_follows=None if dropped is None else strongest(dropped.associations),

@@ -35,9 +35,7 @@ class Evidence:
     corrected           whether effects of the suspects were taken out of the other columns
     kept_variance       explained variance over that of k-means on the same columns
     same_as_kmeans      agreement with k-means on the same columns
-    same_as_dropped     agreement with k-means without the suspects
     same_as_regressed   agreement with k-means after regressing the suspects out
-    dropped_as_all      agreement of k-means without the suspects with k-means on all columns
     follows, kmeans_follows, dropped_follows
                         strongest association with a suspect: of the model, of k-means on all
                         columns, of k-means without the suspects
@@ -66,9 +64,7 @@ class Evidence:
     corrected: bool = False
     kept_variance: float | None = None
     same_as_kmeans: float | None = None
-    same_as_dropped: float | None = None
     same_as_regressed: float | None = None
-    dropped_as_all: float | None = None
     follows: float | None = None
     kmeans_follows: float | None = None
     dropped_follows: float | None = None
