@@ -45,7 +45,10 @@ def tile_rows(shape: tuple[int, int], sparse: bool) -> int:
     if sparse:
         return int(np.clip(SPARSE_TILE // max(shape[1], 1), 1024, 8192))
     # Not fewer than 512 rows: each tile costs d x t additions whatever its height.
-    return int(np.clip(DENSE_TILE // max(shape[1], 1), 512, 8192))
+    most = int(np.clip(DENSE_TILE // max(shape[1], 1), 512, 8192))
+    count = -(-shape[0] // most)
+    # A few tiles are of one height: a thread with the short one would wait for the others.
+    return -(-shape[0] // count) if 1 < count <= 4 else most
 
 
 def tile_rows_of_blocks(d: int) -> int:
@@ -171,18 +174,36 @@ class Rows:
         return out
 
     def run(self, function: Callable, items: Iterable) -> Iterator[Any]:
-        """function(item) for each item, in order, on the threads; at most a few results wait."""
+        """function(item) for each item, in order, on the threads; at most a few results wait.
+
+        The calling thread takes part: where it would wait for a result it does the next item that
+        no other has begun. Waking a thread costs as much as a small task.
+        """
         items = list(items)
         if self._pool is None or len(items) < 2:
             yield from map(function, items)
             return
-        waiting: deque[Future] = deque()
+        begun: deque[tuple[Future, Any]] = deque()
+        own: dict[Future, Any] = {}
         for item in items:
-            waiting.append(self._pool.submit(function, item))
-            if len(waiting) > self.n_threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            begun.append((self._pool.submit(function, item), item))
+            if len(begun) > self.n_threads:
+                yield self._first_of(begun, own, function)
+        while begun:
+            yield self._first_of(begun, own, function)
+
+    def _first_of(self, begun: deque, own: dict, function: Callable) -> Any:
+        """The result of the first item, helping with later ones while others work on it."""
+        first = begun[0][0]
+        while first not in own and not first.done():
+            for future, item in begun:
+                if future not in own and future.cancel():
+                    own[future] = function(item)
+                    break
+            else:
+                break
+        begun.popleft()
+        return own.pop(first) if first in own else first.result()
 
     @contextmanager
     def threads(self) -> Iterator[Rows]:
@@ -191,7 +212,8 @@ class Rows:
             if self.n_threads == 1:
                 yield self
                 return
-            with ThreadPoolExecutor(self.n_threads, thread_name_prefix="unskew") as pool:
+            # The thread that calls is one of them.
+            with ThreadPoolExecutor(self.n_threads - 1, thread_name_prefix="unskew") as pool:
                 self._pool = pool
                 try:
                     yield self

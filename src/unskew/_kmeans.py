@@ -16,6 +16,9 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from ._terms import Effects, add_up, scratch, take_columns
 
+# Clusters up to which sums per cluster are one product with a dense matrix of memberships.
+FEW_CLUSTERS = 16
+
 
 class Gaps(NamedTuple):
     """Missing values of a dense tile, whose places hold 0.
@@ -210,9 +213,13 @@ def cluster_sums(
     """
     if gaps is not None:
         w = w * gaps.factor
-    members = sp.csr_array(
-        (w.astype(F.dtype, copy=False), (labels, np.arange(labels.size))), shape=(K, labels.size)
-    )
+    weights, every = w.astype(F.dtype, copy=False), np.arange(labels.size)
+    if K <= FEW_CLUSTERS and not sp.issparse(F):
+        members: Any = scratch("members", (K, labels.size), F.dtype)
+        members[:] = 0
+        members[labels, every] = weights
+    else:
+        members = sp.csr_array((weights, (labels, every)), shape=(K, labels.size))
     sums = members @ F
     sums = sums.toarray() if sp.issparse(sums) else sums
     totals = np.bincount(labels, weights=w, minlength=K)

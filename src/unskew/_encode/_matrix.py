@@ -160,12 +160,15 @@ def make_treatments(
     plain = columns.two_valued & (layout.absent < 0)
     binned = [k for k in np.flatnonzero(varies & ~plain) if layout.levels[k] is None]
     whole = whole_columns(rows, a, np.array(binned, dtype=np.intp), layout)
+    halfway = columns.low + (columns.high - columns.low) / 2 - shift
     for k in np.flatnonzero(varies):
         levels, two_values = layout.levels[k], False
-        if levels is None and columns.two_valued[k] and layout.absent[k] < 0:
-            two_values = True
-            cuts = np.array([columns.low[k] + (columns.high[k] - columns.low[k]) / 2 - shift[k]])
-        elif levels is not None:
+        if levels is None and plain[k]:
+            column.append(k)
+            above.append(halfway[k])
+            upto.append(np.inf)
+            continue
+        if levels is not None:
             levels = np.asarray(levels, dtype=np.float64) - shift[k]
             cuts = (levels[:-1] + levels[1:]) / 2
             two_values = levels.size == 2

@@ -25,8 +25,9 @@ from ._pairs import (
     sum_of_squares,
     take_columns,
 )
-from ._primal import PrimalBalance, SparsePrimalBalance, SymmetricPrimalBalance
+from ._primal import PrimalBalance, SparsePrimalBalance
 from ._scratch import detached, scratch
+from ._symmetric import SymmetricPrimalBalance
 from ._wide import LARGEST_MATRIX, PROBE_ERROR, DualBalance, ProbeBalance, probe_count
 
 __all__ = [

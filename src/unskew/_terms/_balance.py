@@ -7,7 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from ._pairs import Pairs
-from ._primal import PrimalBalance, SparsePrimalBalance, SymmetricPrimalBalance
+from ._primal import PrimalBalance, SparsePrimalBalance
+from ._symmetric import SymmetricPrimalBalance
 from ._wide import LARGEST_MATRIX, PROBE_ERROR, DualBalance, ProbeBalance, probe_count
 
 # Columns of a side that is made dense without a second thought, tile by tile.

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from ._scratch import scratch
+
 
 @dataclass(frozen=True)
 class Treatments:
@@ -214,6 +216,27 @@ def exact_layers(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         units.append(unit)
         unit /= 2**11
     return np.array(units), np.array(layers, dtype=np.float32)
+
+
+def layers_are_exact(T: np.ndarray, w: np.ndarray) -> bool:
+    return T.dtype == np.float32 and w.size <= 2**13 and w.max(initial=0.0) > 0
+
+
+def weighted_sum(w: np.ndarray, M: np.ndarray) -> np.ndarray:
+    """w' M in float64."""
+    if M.dtype == np.float64:
+        return w @ M
+    wide = scratch("wide", M.shape, np.float64)
+    np.copyto(wide, M)
+    return w @ wide
+
+
+def weighted_indicators(w: np.ndarray, T: np.ndarray) -> np.ndarray:
+    """w' T in float64 for T of 0 and 1, without a copy of T in float64 where that can be."""
+    if not layers_are_exact(T, w):
+        return weighted_sum(w, T)
+    units, layers = exact_layers(w)
+    return units @ (layers @ T).astype(np.float64)
 
 
 def sum_of_squares(D: np.ndarray) -> float:

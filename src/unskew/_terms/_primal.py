@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import get_blas_funcs
 
 from ._pairs import (
     Pairs,
     add_up,
     exact_layers,
     group_rates,
+    layers_are_exact,
     sum_of_squares,
     take_columns,
+    weighted_sum,
 )
 from ._scratch import scratch
 
@@ -32,34 +32,21 @@ def sums_of(F: np.ndarray, T: np.ndarray, w: np.ndarray) -> tuple:
     """S, s and x of some rows; w is multiplied into the narrower side."""
     w_ = w[:, None].astype(T.dtype)
     if F.shape[1] >= T.shape[1]:
-        return F.T @ _times(T, w_), _weighted_sum(w, T), _weighted_sum(w, F)
-    if _layers_are_exact(T, w):
+        return F.T @ times_weight(T, w_), weighted_sum(w, T), weighted_sum(w, F)
+    if layers_are_exact(T, w):
         # s in float64 without another pass over T: it comes with the product, in exact layers.
         units, layers = exact_layers(w)
         stack = scratch("stack", (F.shape[1] + 3, w.size), T.dtype)
         np.multiply(F.T, w_.T, out=stack[:-3])
         stack[-3:] = layers
         sums = stack @ T
-        return sums[:-3], units @ sums[-3:].astype(np.float64), _weighted_sum(w, F)
-    return _times(F, w_).T @ T, _weighted_sum(w, T), _weighted_sum(w, F)
+        return sums[:-3], units @ sums[-3:].astype(np.float64), weighted_sum(w, F)
+    return times_weight(F, w_).T @ T, weighted_sum(w, T), weighted_sum(w, F)
 
 
-def _layers_are_exact(T: np.ndarray, w: np.ndarray) -> bool:
-    return T.dtype == np.float32 and w.size <= 2**13 and w.max(initial=0.0) > 0
-
-
-def _times(M: np.ndarray, w_: np.ndarray) -> np.ndarray:
+def times_weight(M: np.ndarray, w_: np.ndarray) -> np.ndarray:
     """diag(w) M, for a moment."""
     return np.multiply(M, w_, out=scratch("times", M.shape, M.dtype))
-
-
-def _weighted_sum(w: np.ndarray, M: np.ndarray) -> np.ndarray:
-    """w' M in float64."""
-    if M.dtype == np.float64:
-        return w @ M
-    wide = scratch("wide", M.shape, np.float64)
-    np.copyto(wide, M)
-    return w @ wide
 
 
 def gradient_of(F: np.ndarray, T: np.ndarray, message: tuple) -> np.ndarray:
@@ -167,10 +154,11 @@ class PrimalBalance:
         return run(lambda piece: function(*piece), self._pieces)
 
     def _piece_of_D(self, S: np.ndarray, x: np.ndarray, rates: tuple, k: int, stop: int):
-        """Rows k..stop of D."""
+        """Rows k..stop of D, in memory that the next piece uses again."""
         both, inverse_c, scale = rates
-        D = S[k:stop] * both
-        D -= np.multiply.outer(x[k:stop], inverse_c)
+        D = np.multiply(S[k:stop], both, out=scratch("D", S[k:stop].shape, S.dtype))
+        shift = scratch("shift of D", D.shape, D.dtype)
+        D -= np.multiply(x[k:stop, None], inverse_c, out=shift)
         D *= scale[k:stop, None]
         rows, columns = self._masked
         inside = slice(*np.searchsorted(rows, [k, stop]))
@@ -189,7 +177,7 @@ class PrimalBalance:
         """D itself."""
         S, s, x = self._total(w)
         _, _, rates = self._rates(float(w.sum()), s)
-        return self._piece_of_D(S, x.astype(self.rows.dtype), rates, 0, S.shape[0])
+        return self._piece_of_D(S, x.astype(self.rows.dtype), rates, 0, S.shape[0]).copy()
 
     def value(self, w: np.ndarray) -> float:
         S, s, x = self._total(w)
@@ -237,86 +225,6 @@ class PrimalBalance:
     def _message(self, Q: np.ndarray, v: np.ndarray, h: np.ndarray, const: float) -> tuple:
         dtype = self.rows.dtype
         return Q, v.astype(dtype), h.astype(dtype), const
-
-
-def _symmetric_sums(T: np.ndarray, w: np.ndarray) -> tuple:
-    wT = _times(T, np.sqrt(w)[:, None].astype(T.dtype))
-    if not _layers_are_exact(T, w):
-        return wT.T @ wT, _weighted_sum(w, T)
-    units, layers = exact_layers(w)
-    return wT.T @ wT, units @ (layers @ T).astype(np.float64)
-
-
-def _symmetric_gradient(T: np.ndarray, message: tuple) -> np.ndarray:
-    upper, v, _, const = message
-    # BLAS reads a C-ordered matrix as its transpose; it multiplies a copy of T in place.
-    times = get_blas_funcs("trmm", dtype=T.dtype)
-    G = scratch("times", T.shape, T.dtype)
-    np.copyto(G, T)
-    G = times(1.0, upper.T, G.T, lower=1, overwrite_b=1).T
-    return np.einsum("ij,ij->i", G, T) + T @ v + const
-
-
-def _symmetric_tile_sums(pairs: Pairs, tile: np.ndarray, w: np.ndarray) -> tuple:
-    return _symmetric_sums(pairs.treatments.of(tile), w)
-
-
-def _symmetric_tile_gradient(pairs: Pairs, tile: np.ndarray, message: tuple) -> np.ndarray:
-    return _symmetric_gradient(pairs.treatments.of(tile), message)
-
-
-class SymmetricPrimalBalance(PrimalBalance):
-    """PrimalBalance where the features are the treatments: every column is two-valued.
-
-    With x_k = low_k + gap_k T_k, D is gap_k times D of the indicators, so T alone is read, S is
-    symmetric (half the operations: a rank-k update of sqrt(w) T) and s is its diagonal. The
-    gradient's T_i Q T_i' sees only Q + Q', of which one triangle is enough (half again).
-    """
-
-    def __init__(self, rows: Any, pairs: Pairs) -> None:
-        super().__init__(rows, replace(pairs, scale=pairs.scale * pairs.gap))
-
-    def _parts(self, w: np.ndarray) -> Iterator[tuple]:
-        if not self._keep:
-            return self.rows.map(partial(_symmetric_tile_sums, self.pairs), w)
-        T = self._sides()[1]
-        bounds = self.rows.bounds
-        return self.rows.run(lambda b: _symmetric_sums(T[slice(*b)], w[slice(*b)]), bounds)
-
-    def row_gradient(self, message: tuple) -> np.ndarray:
-        if not self._keep:
-            return self.rows.gather(partial(_symmetric_tile_gradient, self.pairs), message=message)
-        T, out, bounds = self._sides()[1], np.empty(self.rows.n), self.rows.bounds
-        run = self.rows.run(lambda b: _symmetric_gradient(T[slice(*b)], message), bounds)
-        for (start, stop), part in zip(bounds, run):
-            out[start:stop] = part
-        return out
-
-    def _sides(self) -> tuple[np.ndarray, np.ndarray]:
-        """The indicators; features are not read here."""
-        if self._kept is None:
-            T = np.empty((self.rows.n, len(self.pairs.treatments)), dtype=self.rows.dtype)
-            parts = self.rows.map(self.pairs.treatments.of)
-            for (start, stop), part in zip(self.rows.bounds, parts):
-                T[start:stop] = part
-            self._kept = T, T
-        return self._kept
-
-    def _message(self, Q: np.ndarray, v: np.ndarray, h: np.ndarray, const: float) -> tuple:
-        # The diagonal of Q is masked, so one strict triangle of Q + Q' has all of it.
-        both = np.empty_like(Q)
-
-        def piece(k: int, stop: int) -> None:
-            both[k:stop, k:] = Q[k:stop, k:]
-            both[k:stop, k:] += Q[k:, k:stop].T
-
-        for _ in self._in_pieces(piece):
-            pass
-        return super()._message(both, v - h, h, const)
-
-    def _total(self, w: np.ndarray) -> list[Any]:
-        S, s = super()._total(w)
-        return [S, s, s]
 
 
 class SparsePrimalBalance(PrimalBalance):

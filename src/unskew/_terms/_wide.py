@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ._pairs import Pairs, add_up, group_rates
+from ._pairs import Pairs, add_up, group_rates, weighted_indicators
+from ._scratch import scratch
 from ._sketch import (
     Sketch,
     back_projection,
@@ -24,6 +25,8 @@ from ._sketch import (
 
 # A d x t matrix beyond this many entries is not formed (2**24 float64 = 128 MB each).
 LARGEST_MATRIX = 2**24
+# Entries of the rows x treatments matrices that a thread works on: a few of them fit its cache.
+CHUNK = 2**16
 # Relative standard error that the number of random probes is chosen for.
 PROBE_ERROR = 0.1
 # Sparse rows that the probe form reads together, and the most that it keeps of them.
@@ -44,7 +47,7 @@ class DualBalance:
 
     def __init__(self, rows: Any, pairs: Pairs) -> None:
         self.rows, self.pairs = rows, pairs
-        step = max(1, 2**18 // max(rows.n, 1))
+        step = max(1, CHUNK // max(rows.n, 1))
         starts = range(0, len(pairs.treatments), step)
         self.chunks = [np.arange(i, min(i + step, len(pairs.treatments))) for i in starts]
         M = np.zeros((rows.n, rows.n), dtype=rows.dtype)
@@ -81,11 +84,12 @@ class DualBalance:
     def _chunk(self, number: int, w: np.ndarray, gradient: bool) -> tuple:
         T = self.kept[number] if self.kept is not None else self._indicators(number)
         w_ = w.astype(T.dtype, copy=False)[:, None]
-        inverse_s, inverse_c = group_rates(w @ T, float(w.sum()))
-        A = T * (inverse_s + inverse_c).astype(T.dtype)
-        A -= inverse_c.astype(T.dtype)
-        wA = w_ * A
-        P = self.M @ wA
+        inverse_s, inverse_c = group_rates(weighted_indicators(w, T), float(w.sum()))
+        shape, dtype = T.shape, T.dtype
+        A = np.multiply(T, (inverse_s + inverse_c).astype(dtype), out=scratch("A", shape, dtype))
+        A -= inverse_c.astype(dtype)
+        wA = np.multiply(w_, A, out=scratch("wA", shape, dtype))
+        P = np.matmul(self.M, wA, out=scratch("P", shape, dtype))
         value = float(np.vdot(wA, P))
         value -= float(self.fixed[self.chunks[number]] @ (inverse_s > 0))
         k, j = self.masked[number]
@@ -98,7 +102,8 @@ class DualBalance:
             return (value,)
         g = 2.0 * np.einsum("ij,ij->i", A, P).astype(np.float64)
         # Through s and c: dA_ij/ds_j = -T_ij / s_j^2, dA_ij/dc_j = (1 - T_ij) / c_j^2.
-        treated = np.einsum("ij,ij->j", T, w_ * P).astype(np.float64)
+        wP = np.multiply(w_, P, out=wA)
+        treated = np.einsum("ij,ij->j", T, wP).astype(np.float64)
         control = (w_[:, 0] @ P) - treated
         alpha = -2.0 * treated * inverse_s**2
         beta = 2.0 * control * inverse_c**2
