@@ -8,6 +8,7 @@ from unskew import _terms
 from unskew._blocks import Rows
 from unskew._encode import encode
 from unskew._terms import Balance, ProbeBalance, probe_count
+from unskew._terms._blas import times_upper
 
 
 def make_data(kind, rng, n=40, d=7):
@@ -331,3 +332,22 @@ def test_scratch_is_of_one_thread_and_one_name():
     thread.start()
     thread.join()
     assert not np.shares_memory(one, found[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(5, 3), (1, 1), (0, 4), (40, 7)])
+def test_times_upper_is_the_product_with_one_triangle(dtype, shape):
+    rng = np.random.default_rng(0)
+    G = rng.normal(size=shape).astype(dtype)
+    upper = rng.normal(size=(shape[1], shape[1])).astype(dtype)
+    upper[np.tril_indices(shape[1], -1)] = np.nan  # not read
+    wanted = G @ np.triu(np.nan_to_num(upper))
+    times_upper(G, upper)
+    np.testing.assert_allclose(G, wanted, rtol=1e-5 if dtype == np.float32 else 1e-12, atol=1e-6)
+
+
+def test_times_upper_refuses_what_blas_would_misread():
+    G = np.ones((4, 3))
+    for wrong in (np.ones((3, 3), dtype=np.float32), np.ones((4, 4)), np.ones((3, 3)).T[::-1]):
+        with pytest.raises(ValueError, match="d x d array, contiguous"):
+            times_upper(G, wrong)

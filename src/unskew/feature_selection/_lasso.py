@@ -5,7 +5,7 @@ Both solvers return a sparse (n, n) matrix whose column i is
     argmin_s 1/2 ||z_i - sum_{j != i} s_j z_j||^2 + l_i ||s||_1,
     l_i = ratio max_{j != i} |z_j'z_i|,
 
-and zero where l_i = 0 (z_i is zero or orthogonal to every other row).
+and zero where l_i = 0 (z_i is zero or, to rounding, orthogonal to every other row).
 """
 
 import warnings
@@ -45,15 +45,17 @@ def _coordinate_lasso(Z, ratio, own_allowed):
     """scikit-learn's coordinate descent on the Gram matrix, one row after the other."""
     n, c = Z.shape
     gram, design, columns = Z @ Z.T, np.asfortranarray(Z.T), []
+    orthogonal = _orthogonal(Z, np.arange(n))
     for i in range(n):
         saved = gram[i].copy()
         right = saved.copy()
         if not own_allowed[i]:  # coordinate descent passes over columns of norm 0
             right[i] = 0
             gram[i] = gram[:, i] = 0
-        weight = ratio * np.abs(right).max()
+        largest = np.abs(right).max()
+        weight = ratio * largest
         s = np.zeros(n)
-        if weight > 0:
+        if largest > orthogonal[i]:
             s = lasso_path(
                 design,
                 Z[i],
@@ -84,8 +86,9 @@ def _working_set_lasso(Z, ratio, own_allowed, max_rounds=50):
     for rows in gen_batches(n, 128):
         i = np.arange(rows.start, rows.stop)
         correlation = _correlations(Z[i], Z, i, own_allowed)
-        weight = ratio * correlation.max(axis=1)
-        i, correlation, weight = i[weight > 0], correlation[weight > 0], weight[weight > 0, None]
+        largest = correlation.max(axis=1)
+        some = largest > _orthogonal(Z, i)
+        i, correlation, weight = i[some], correlation[some], ratio * largest[some, None]
         for _ in range(max_rounds):
             if len(i) == 0:
                 break
@@ -123,6 +126,12 @@ def _working_set_lasso(Z, ratio, own_allowed, max_rounds=50):
     S = sp.csc_array((values.ravel(), (atoms.ravel(), column.ravel())), shape=(n, n))
     S.eliminate_zeros()
     return S
+
+
+def _orthogonal(Z, i):
+    """Sizes up to which |z_j'z_i| is rounding: there a lasso would divide noise by noise."""
+    size = np.linalg.norm(Z, axis=1)
+    return 4 * Z.shape[1] * np.finfo(Z.dtype).eps * size[i] * size.max(initial=0.0)
 
 
 def _correlations(U, Z, i, own_allowed):
