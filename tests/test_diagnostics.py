@@ -19,6 +19,8 @@ from unskew.diagnostics import (
     judge,
     verdict,
 )
+from unskew.diagnostics._read import read_fitted
+from unskew.diagnostics._untied import beyond_suspects, untie
 from unskew.metrics import (
     adjusted_rand_index,
     amount_of_correlation,
@@ -387,6 +389,76 @@ def test_no_effect_is_called_no_effect(values, said):
     said_so = change(**values)
     assert said_so.word == "no effect"
     assert said in said_so.sentence
+
+
+UNTIED = {"own_found": 0.95, "own_found_by_kmeans": 0.4, "rival_found": 0.7,
+          "rival_found_by_kmeans": 0.5, "beyond": 0.12, "kmeans_beyond": 0.06}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "word", "said"),
+    [
+        ({}, "helped", "still found (0.95; by k-means 0.40)"),
+        ({"own_found_by_kmeans": 0.92}, "no effect", "those of ordinary k-means"),
+        ({"beyond": 0.05}, "no effect", "no more beyond"),
+        ({"rival_found_by_kmeans": 0.9}, "helped", "explain more"),
+        ({"rival_found_by_kmeans": 0.9, "beyond": 0.07}, "harmed", "Do not use"),
+        # What the weights say does not count where rows could be untied.
+        ({"weighted_same": 0.99}, "helped", "hang less on"),
+    ],
+)
+def test_untied_rows_decide_where_suspects_are_named(values, word, said):
+    told = change(**{**UNTIED, **values})
+    assert told.word == word
+    assert said in told.sentence
+    assert any("if these groups are the true ones" in reason for reason in told.reasons)
+
+
+def test_untying_gives_other_suspects_and_moves_what_they_add():
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 2, 4000)
+    site = np.where(rng.random(4000) < 0.8, group, rng.integers(0, 2, 4000))
+    X = np.c_[
+        4.0 * group + rng.normal(size=4000),
+        3.0 * site + rng.normal(size=4000),
+        rng.random(4000) < 0.2 + 0.5 * site,
+        site,
+    ]
+    fitted = DCKM(2, suspects=[3], n_init=1, random_state=0).fit(X)
+    view = read_fitted(fitted, X, None)
+    tile = view.rows.take(np.arange(4000)).astype(float)
+    donors, rows = untie(view, tile, np.ones(4000), group, np.random.RandomState(0))
+    shift = 0.0 if view.rows.shift is None else view.rows.shift
+    rows, own = rows + shift, group[donors]
+    assert abs(np.corrcoef(rows[:, 3], own)[0, 1]) < 0.05
+    assert abs(np.corrcoef(X[:, 3], group)[0, 1]) > 0.7
+    for k in (0, 1):  # inside a group: the site's effect is what it was, on the new site
+        of = [rows[(rows[:, 3] == s) & (own == k)].mean(axis=0) for s in (0, 1)]
+        assert of[1][0] - of[0][0] == pytest.approx(0.0, abs=0.15)
+        assert of[1][1] - of[0][1] == pytest.approx(3.0, abs=0.15)
+        assert of[1][2] - of[0][2] == pytest.approx(0.5, abs=0.06)
+    assert set(np.unique(np.round(rows[:, 2], 6))) == {0.0, 1.0}
+    with_group = [beyond_suspects(view, tile, np.ones(4000), g) for g in (group, site)]
+    # By hand: the site leaves .49, .31 and .75 of the columns, the group explains .29 of the first.
+    assert with_group[0] == pytest.approx(0.29 / 1.55, abs=0.02)
+    assert with_group[1] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_missing_values_stay_missing_when_rows_are_untied():
+    table = make_patients()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = DCKM(3, suspects="site", n_init=1, random_state=0).fit(table)
+    view = read_fitted(fitted, table, None)
+    tile, notes = view.rows.take(np.arange(len(table))), view.encoded.layout.notes
+    groups = fitted.labels_
+    donors, rows = untie(view, tile, np.ones(len(table)), groups, np.random.RandomState(0))
+    assert notes.any()
+    outside = np.setdiff1d(np.flatnonzero(notes), view.suspects)
+    np.testing.assert_array_equal(rows[:, outside], tile[donors][:, outside])
+    for k in np.flatnonzero(view.encoded.layout.absent >= 0):
+        lost = tile[donors, view.encoded.layout.absent[k]] != 0
+        np.testing.assert_array_equal(rows[lost, k], tile[donors][lost, k])
 
 
 def test_that_dropping_would_do_is_said_with_help_and_with_no_effect():

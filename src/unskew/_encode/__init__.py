@@ -15,6 +15,7 @@ from ._matrix import (
     find_columns,
     indicators,
     make_distance,
+    scaled_distance,
     some,
 )
 from ._read import as_frame
@@ -37,5 +38,6 @@ __all__ = [
     "make_distance",
     "make_margins",
     "read_margins",
+    "scaled_distance",
     "some",
 ]

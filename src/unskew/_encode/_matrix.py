@@ -405,15 +405,9 @@ def encode(
     if suspects is not None and cluster_on == "rest":
         in_distance[suspects] = False
     which = np.flatnonzero(in_distance)
-    distance = make_distance(columns, layout, which)
     if row_scale == "auto":
         row_scale = "unit" if notes_presence(rows, columns, layout, which) else None
-    if column_scale is not None or row_scale is not None:
-        N, shift = float(a.sum()), 0.0 if rows.shift is None else rows.shift[which]
-        form = make_form(columns, layout, which, N, column_scale, row_scale == "unit")
-        distance = replace(distance, form=replace(form, offset=form.offset + shift))
-        if distance.variances is not None:
-            distance = replace(distance, variances=distance.variances * form.scale**2)
+    distance = scaled_distance(rows, a, columns, layout, which, column_scale, row_scale == "unit")
     return Encoded(
         rows,
         a,
@@ -425,6 +419,27 @@ def encode(
         make_pairs(columns, treatments, layout, suspects, scale, rows.shift),
         scale,
     )
+
+
+def scaled_distance(
+    rows: Rows,
+    a: np.ndarray,
+    columns: Columns,
+    layout: Layout,
+    which: np.ndarray,
+    column_scale: str | None,
+    unit: bool,
+) -> Distance:
+    """The distance over some columns, their scales and the rows' lengths as asked for."""
+    distance = make_distance(columns, layout, which)
+    if column_scale is None and not unit:
+        return distance
+    N, shift = float(a.sum()), 0.0 if rows.shift is None else rows.shift[which]
+    form = make_form(columns, layout, which, N, column_scale, unit)
+    distance = replace(distance, form=replace(form, offset=form.offset + shift))
+    if distance.variances is None:
+        return distance
+    return replace(distance, variances=distance.variances * form.scale**2)
 
 
 def make_distance(columns: Columns, layout: Layout, which: np.ndarray) -> Distance:

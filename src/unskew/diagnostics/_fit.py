@@ -18,6 +18,7 @@ from ..metrics import effective_sample_size, kish_size
 from . import _measure
 from ._data import Convergence, Diagnostics, Rival, SuspectEffect
 from ._read import View, call_of, read_fitted, settings_of
+from ._untied import measure_untied
 from ._verdict import Evidence, Verdict, judge
 
 ALL, DROPPED, REGRESSED = (
@@ -203,8 +204,9 @@ def describe_fit(
     )
 
 
-# Starts of k-means where missing values need the slower engine; the model's groups are one more.
-SLOW_STARTS = 3
+# Starts of k-means for the runs of a consensus, and where missing values need the slower engine, at
+# most; the model's groups are one more.
+MOST_STARTS, SLOW_STARTS = 10, 3
 
 
 def fit_rivals(
@@ -232,7 +234,9 @@ def _plain_kmeans(model: Any, view: View, X: Any, sample_weight: Any, *, drop: b
     lower: a rival that was merely stuck would flatter the model."""
     form = view.encoded.distance.form
     if (view.encoded.layout.absent < 0).all() and form is None:
-        how = {"n_init": model.n_init, "random_state": model.random_state, "init": model.init}
+        # As many starts as the model had: without weights it would be this k-means.
+        starts = model.n_init * min(getattr(model, "n_runs", 1), MOST_STARTS)
+        how = {"n_init": starts, "random_state": model.random_state, "init": model.init}
         plain = PlainKMeans(model._K, suspects=view.suspects if drop else None, **how)
         X, sample_weight = encoded_matrix(view), view.a
     else:
@@ -327,6 +331,9 @@ def _evidence(model, view, m, w, imbalance, convergence, own, variance, describe
         weighted["weighted_follows"] = strongest(_measure.associations(view, labels, w))
         follows = strongest(_measure.associations(view, rivals[ALL], w))
         weighted["weighted_kmeans_follows"] = follows
+        untied = measure_untied(model, view, w, rivals[ALL], _seed(model))
+        if untied is not None:
+            weighted |= untied._asdict()
         halves = _measure.stabilities(view, w, int(model._K), _seed(model))
         weighted["stability"], weighted["kmeans_stability"] = halves
         changes = _measure.influence(view, rivals[ALL], labels)

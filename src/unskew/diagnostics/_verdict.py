@@ -12,6 +12,12 @@ ROWS_PER_CLUSTER = 3
 # suspects it takes more of a difference to speak of one: there nothing but the difference speaks.
 SAME_GROUPS = 0.97
 SAME_BLIND = 0.9
+# With the suspects untied: k-means finds the model's groups as well if it lacks no more than this;
+# the model finds those of k-means as well if it lacks no more than this; and where each finds its
+# own groups better, the model's are the better ones if they explain this much more of the
+# variance that the suspects leave.
+LACKS = 0.04
+BEYOND = 0.02
 # Dropping would do as well above this.
 SAME_DROPPED = 0.96
 # A typical difference below half of this, or not beyond chance, was no imbalance to begin with.
@@ -49,6 +55,9 @@ class Evidence:
     stability, kmeans_stability
                         agreement of clusterings of random halves of the rows: as the model
                         measures and weights them, and of plain k-means
+    own_found, own_found_by_kmeans, rival_found, rival_found_by_kmeans, beyond, kmeans_beyond
+                        what is found of the groups where the suspects are untied from them, and
+                        what the groups explain beyond the suspects: see ``_untied.Untied``
     gained, lost        columns whose share between groups rose and fell most against k-means
     """
 
@@ -74,6 +83,12 @@ class Evidence:
     weighted_kmeans_follows: float | None = None
     stability: float | None = None
     kmeans_stability: float | None = None
+    own_found: float | None = None
+    own_found_by_kmeans: float | None = None
+    rival_found: float | None = None
+    rival_found_by_kmeans: float | None = None
+    beyond: float | None = None
+    kmeans_beyond: float | None = None
     gained: tuple[tuple[str, float], ...] = ()
     lost: tuple[tuple[str, float], ...] = ()
 
@@ -91,11 +106,18 @@ class Verdict:
 
 def judge(evidence: Evidence) -> Verdict:
     """Helped, no effect or harmed, against k-means on all columns. The first rule that holds
-    decides; agreement and association are those under the learned weights.
+    decides.
 
     harmed     the weights rest on few rows (effective size below 0.02, or fewer than 3 rows' worth
                per cluster)
-    with suspects
+    with suspects, on rows that are given the suspects of other rows (``_untied``)
+    no effect  k-means finds the model's groups as well as the model does, to 0.04
+    helped     the model finds the groups of k-means as well as k-means does, to 0.04, and its own
+               groups explain more of what the suspects leave unexplained
+    no effect  the same, but its groups explain no more
+    helped     each finds its own groups better, and the model's explain more by 0.02
+    harmed     otherwise
+    with suspects in data too wide for that, counted by the learned weights
     no effect  the groups are those of k-means (agreement above 0.97)
     helped     the groups follow the suspects less than those of k-means (by 0.02)
     harmed     they follow them more (by 0.05)
@@ -131,6 +153,8 @@ def judge(evidence: Evidence) -> Verdict:
         return _judge_weights(e, say)
     nothing = e.typical_before <= max(BALANCED / 2, BEYOND_CHANCE * e.by_chance)
     same = _above(e.weighted_same, SAME_GROUPS if e.suspects else SAME_BLIND)
+    if e.own_found is not None:
+        same = e.own_found - (e.own_found_by_kmeans or 0.0) <= LACKS
     if same and nothing:
         return say(
             "no effect",
@@ -153,6 +177,8 @@ def judge(evidence: Evidence) -> Verdict:
         )
     if same:
         return say("no effect", _same_groups(e, what))
+    if e.own_found is not None:
+        return _judge_untied(e, what, say)
     less = (e.weighted_kmeans_follows or 0.0) - (e.weighted_follows or 0.0)
     if less >= FELL_BY:
         explain = ""
@@ -171,6 +197,32 @@ def judge(evidence: Evidence) -> Verdict:
     return say(
         "no effect",
         f"The groups changed, but they follow {what} as much as those of ordinary k-means do.",
+    )
+
+
+def _judge_untied(e: Evidence, what: str, say: Callable[[str, str], Verdict]) -> Verdict:
+    """Groups that differ from those of k-means, by what is left of both without the tie."""
+    more = (e.beyond or 0.0) - (e.kmeans_beyond or 0.0)
+    as_good = (e.rival_found or 0.0) - (e.rival_found_by_kmeans or 0.0) > -LACKS
+    if as_good and more <= 0:
+        return say(
+            "no effect",
+            f"The groups changed, but they explain no more beyond {what} than those of ordinary "
+            "k-means do.",
+        )
+    if as_good or more > BEYOND:
+        return say(
+            "helped",
+            f"The groups hang less on {what} than those of ordinary k-means: untied from "
+            f"{'it' if len(e.suspects) == 1 else 'them'} they are still found "
+            f"({e.own_found:.2f}; by k-means {e.own_found_by_kmeans:.2f}), and they explain "
+            f"{'as much' if abs(more) < 0.005 else 'more'} of the rest of the data.",
+        )
+    return say(
+        "harmed",
+        f"The groups differ from those of ordinary k-means, and nothing speaks for them: untied "
+        f"from {what}, those of k-means are still found by k-means, and they explain "
+        f"{e.kmeans_beyond:.0%} of what is left, these {e.beyond:.0%}. Do not use this result.",
     )
 
 
@@ -243,6 +295,20 @@ def _reasons(e: Evidence) -> list[str]:
                 f"at {e.weighted_kmeans_follows:.2f}"
             )
             + "."
+        )
+    if e.own_found is not None:
+        one = len(e.suspects) == 1
+        reasons.append(
+            f"On rows that were given {_names(e.suspects)} of other rows, with what "
+            f"{'it adds' if one else 'they add'} to the other columns: if these groups are the "
+            f"true ones, they are found at {e.own_found:.2f} and by k-means at "
+            f"{e.own_found_by_kmeans:.2f}; if those of k-means are, at {e.rival_found:.2f} and "
+            f"{e.rival_found_by_kmeans:.2f}."
+        )
+        reasons.append(
+            f"Of the variance that {_names(e.suspects)} {'leaves' if one else 'leave'} "
+            f"unexplained, these groups explain {e.beyond:.1%}, those of k-means "
+            f"{e.kmeans_beyond:.1%}."
         )
     if e.stability is not None and e.kmeans_stability is not None:
         reasons.append(
