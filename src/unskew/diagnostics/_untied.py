@@ -20,6 +20,8 @@ from ._read import View
 # Rows that are looked at, in no more columns than this.
 MOST_ROWS = 2000
 MOST_COLUMNS = 5000
+# Populations that are drawn; what is found in them is averaged.
+DRAWS = 3
 # A share of a two-valued column is not taken for 0 or 1.
 LEAST = 0.01
 
@@ -55,13 +57,16 @@ def measure_untied(model: Any, view: View, w: np.ndarray, rival: np.ndarray, see
     a, own, other = view.a[chosen], np.asarray(model.labels_)[chosen], rival[chosen]
     by_model = NearestMean(view.encoded.distance, tile, w[chosen], own)
     by_kmeans = NearestMean(distance_of_kmeans(model, view), tile, a, other)
-    found = []
-    for groups in (own, other):
-        donors, rows = untie(view, tile, a, groups, rng)
-        for nearest in (by_model, by_kmeans):
-            found.append(adjusted_rand_index(groups[donors], nearest.labels(rows)))
+    found = np.zeros((2, 2))
+    for _ in range(DRAWS):
+        for total, groups in zip(found, (own, other)):
+            donors, rows = untie(view, tile, a, groups, rng)
+            total += [
+                adjusted_rand_index(groups[donors], nearest.labels(rows)) / DRAWS
+                for nearest in (by_model, by_kmeans)
+            ]
     explained = [beyond_suspects(view, tile, a, groups) for groups in (own, other)]
-    return Untied(*found, *explained)
+    return Untied(*found.ravel().tolist(), *explained)
 
 
 def distance_of_kmeans(model: Any, view: View) -> Distance:
