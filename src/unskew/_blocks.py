@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,7 +28,7 @@ import scipy.sparse as sp
 from threadpoolctl import ThreadpoolController
 
 from ._files import FileError, need
-from ._terms import detached, scratch
+from ._terms import add_up, detached, scratch
 
 # Elements of a tile: about what a core's own cache holds. A CSR tile costs its stored entries
 # until a kernel asks for it dense, so it may be larger.
@@ -36,6 +36,9 @@ DENSE_TILE = 2**18
 SPARSE_TILE = 2**22
 # Elements of the largest tile of a block: 64 MB in float32.
 LARGEST_TILE = 2**24
+# Tiles of a block whose sums are added before they are added to the others: on a cluster they
+# travel as one.
+GROUP = 16
 # Storage that is read as it is, tile by tile; anything else becomes float64.
 STORED_AS_GIVEN = [np.float64, np.float32, np.uint8, np.int8, np.bool_]
 
@@ -81,6 +84,7 @@ class Rows:
     shift       subtracted from each dense tile: columns far from 0 lose digits in every product
     n_threads   threads over tiles; None = one per core
     resident    whether X is in memory
+    groups      numbers of tiles whose sums are added first, see ``total``
     """
 
     def __init__(self, X: Any, *, shift: np.ndarray | None = None, n_threads: int | None = None):
@@ -93,6 +97,7 @@ class Rows:
             X.bounds()
         )  # fmt: skip
         self.places = self.bounds
+        self.groups = in_groups(self.bounds, getattr(X, "starts", None))
         self.n_threads = joblib.cpu_count() if n_threads is None else n_threads
         self._by_column: Any = None
         self._pool: ThreadPoolExecutor | None = None
@@ -106,7 +111,7 @@ class Rows:
         few = copy(self)
         few.places = self.places[::step]
         few.bounds = stacked([stop - start for start, stop in few.places])
-        few.n = few.bounds[-1][1]
+        few.n, few.groups = few.bounds[-1][1], in_groups(few.bounds)
         return few
 
     def tile(self, number: int, dense: bool = True, out: Callable = np.empty) -> Any:
@@ -151,9 +156,18 @@ class Rows:
         return part if self.shift is None else part - self.shift
 
     def map(
-        self, kernel: Callable, *vectors: np.ndarray, message: Any = None, dense: bool = True
+        self,
+        kernel: Callable,
+        *vectors: np.ndarray,
+        message: Any = None,
+        dense: bool = True,
+        adds: bool = False,
     ) -> Iterator[Any]:
-        """kernel(tile, rows of each vector ..., message) for each tile, results in tile order."""
+        """kernel(tile, rows of each vector ..., message) for each tile, results in tile order.
+
+        ``adds`` says that the results are for ``total``: rows that are elsewhere add up groups
+        where they are.
+        """
 
         def call(number: int) -> Any:
             start, stop = self.bounds[number]
@@ -172,6 +186,11 @@ class Rows:
         for (start, stop), part in zip(self.bounds, self.map(kernel, *vectors, **how)):
             out[start:stop] = part
         return out
+
+    def total(self, parts: Iterable[tuple]) -> list[Any]:
+        """Sums of tuples of arrays, one for each tile: over groups, then over these, in float64."""
+        parts = iter(parts)
+        return add_up(add_up(islice(parts, count)) for count in self.groups)
 
     def run(self, function: Callable, items: Iterable) -> Iterator[Any]:
         """function(item) for each item, in order, on the threads; at most a few results wait.
@@ -249,6 +268,13 @@ def stacked(sizes: Iterable[int]) -> list[tuple[int, int]]:
     """Bounds of pieces that stand one under the other."""
     ends = [0, *np.cumsum(list(sizes), dtype=np.int64).tolist()]
     return list(pairwise(ends))
+
+
+def in_groups(bounds: list[tuple[int, int]], starts: Sequence[int] | None = None) -> list[int]:
+    """Numbers of tiles of groups; none holds tiles of two blocks, which begin at ``starts``."""
+    blocks = [0] * len(bounds) if starts is None else [bisect_right(starts, b) for b, _ in bounds]
+    sizes = [len(list(tiles)) for _, tiles in groupby(blocks)]
+    return [stop - start for size in sizes for start, stop in cut(0, size, GROUP)]
 
 
 def cut(start: int, stop: int, step: int) -> list[tuple[int, int]]:

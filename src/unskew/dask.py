@@ -20,6 +20,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from ._blocks import (
+    GROUP,
     Blocks,
     NpyFile,
     Rows,
@@ -37,6 +38,7 @@ from ._blocks import (
 )
 from ._door import EncodedBlock, TableBlocks
 from ._files import need
+from ._terms import add_up
 from .dckm import DCKM
 
 # Tasks under way per thread of the cluster: one at work, the others on their way to and from it.
@@ -64,8 +66,10 @@ class Shape(NamedTuple):
     resident: bool = False
 
 
-def on_block(block: Any, work: bytes, vectors: list[np.ndarray], shift: Any, dtype: str) -> list:
-    """Results of a kernel for each tile of a block."""
+def on_block(
+    block: Any, work: bytes, vectors: list[np.ndarray], shift: Any, dtype: str, adds: bool
+) -> list:
+    """Results of a kernel for each tile of a block, or their sums over groups of tiles."""
     pickle = need("cloudpickle", "dask", "DaskDCKM")
     kernel, message = pickle.loads(work)
     block, *vectors = (aligned(array) for array in (block, *vectors))
@@ -76,7 +80,9 @@ def on_block(block: Any, work: bytes, vectors: list[np.ndarray], shift: Any, dty
             parts = [v[start:stop] for v in vectors]
             result = kernel(tile, *parts, *(() if message is None else (message,)))
             out.append(without_the_tile(result, tile))
-    return out
+    if not adds:
+        return out
+    return [tuple(add_up(out[slice(*group)])) for group in cut(0, len(out), GROUP)]
 
 
 def some_rows(block: Any, which: np.ndarray) -> np.ndarray:
@@ -275,7 +281,12 @@ class ClusterRows(Rows):
         return self.X.cluster.submit(function, made, *arguments)
 
     def map(
-        self, kernel: Callable, *vectors: np.ndarray, message: Any = None, dense: bool = True
+        self,
+        kernel: Callable,
+        *vectors: np.ndarray,
+        message: Any = None,
+        dense: bool = True,
+        adds: bool = False,
     ) -> Iterator[Any]:
         pickle = need("cloudpickle", "dask", "DaskDCKM")
         work = pickle.dumps((kernel, message))
@@ -283,7 +294,7 @@ class ClusterRows(Rows):
 
         def call(block: int, start: int, stop: int) -> Any:
             parts = [np.ascontiguousarray(v[start:stop]) for v in vectors]
-            return self._task(block, on_block, work, parts, self.shift, str(self.dtype))
+            return self._task(block, on_block, work, parts, self.shift, str(self.dtype), adds)
 
         calls = [
             lambda b=b, s=s, t=t: call(b, s, t)
@@ -292,6 +303,10 @@ class ClusterRows(Rows):
         ]
         for results in self.X.cluster.in_order(calls):
             yield from results
+
+    def total(self, parts: Iterable[tuple]) -> list[Any]:
+        """Of parts that are sums of groups already."""
+        return add_up(parts)
 
     def run(self, function: Callable, items: Iterable) -> Iterator[Any]:
         """With the driver: what is done for pieces of d x t matrices."""
@@ -322,7 +337,7 @@ class DaskDCKM(DCKM):
     ``fit`` takes dask arrays (rows in chunks; columns become one chunk), dask dataframes (encoded
     like tables), readers of blocks and files that all workers see, and what DCKM takes, in memory.
     The driver holds vectors of n numbers, the workers the blocks. The result has the bits of DCKM
-    on the same blocks, and of DCKM on the array where blocks are whole tiles of it
+    on the same blocks, and of DCKM on the array where blocks are whole groups of 16 tiles of it
     (``unskew._blocks.tile_rows``; up to 128 columns). A killed worker changes nothing; without a
     scheduler the fit ends with SchedulerGone. See docs/scale.md.
 

@@ -11,7 +11,6 @@ import scipy.sparse as sp
 
 from ._pairs import (
     Pairs,
-    add_up,
     exact_layers,
     group_rates,
     layers_are_exact,
@@ -126,7 +125,7 @@ class PrimalBalance:
     def _parts(self, w: np.ndarray) -> Iterator[tuple]:
         """Sums of the tiles, in order."""
         if not self._keep:
-            return self.rows.map(partial(_tile_sums, self.pairs), w)
+            return self.rows.map(partial(_tile_sums, self.pairs), w, adds=True)
         F, T = self._sides()
         bounds = self.rows.bounds
         return self.rows.run(lambda b: sums_of(F[slice(*b)], T[slice(*b)], w[slice(*b)]), bounds)
@@ -145,7 +144,7 @@ class PrimalBalance:
     def _total(self, w: np.ndarray) -> list[Any]:
         """S (in the dtype of the data), s and x of all rows."""
         parts = self._parts(w)
-        S, *vectors = add_up(parts) if len(self.rows.bounds) > 1 else next(iter(parts))
+        S, *vectors = self.rows.total(parts) if len(self.rows.bounds) > 1 else next(iter(parts))
         return [S.astype(self.rows.dtype, copy=False), *(v.astype(np.float64) for v in vectors)]
 
     def _in_pieces(self, function: Any) -> Iterable[Any]:
@@ -232,7 +231,7 @@ class SparsePrimalBalance(PrimalBalance):
     is made dense, so a tile costs its stored entries."""
 
     def _parts(self, w: np.ndarray) -> Iterator[tuple]:
-        return self.rows.map(partial(_sparse_sums, self.pairs), w, dense=False)
+        return self.rows.map(partial(_sparse_sums, self.pairs), w, dense=False, adds=True)
 
     def row_gradient(self, message: tuple) -> np.ndarray:
         return self.rows.gather(partial(_sparse_gradient, self.pairs), message=message, dense=False)

@@ -71,7 +71,7 @@ class SymmetricPrimalBalance(PrimalBalance):
 
     def _parts(self, w: np.ndarray) -> Iterator[tuple]:
         if not self._keep:
-            return self.rows.map(partial(_tile_sums, self.pairs), w)
+            return self.rows.map(partial(_tile_sums, self.pairs), w, adds=True)
         T = self._sides()[1]
         bounds = self.rows.bounds
         return self.rows.run(lambda b: _sums(T[slice(*b)], w[slice(*b)]), bounds)
@@ -102,10 +102,12 @@ class SymmetricPrimalBalance(PrimalBalance):
     def _summands(self, w: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
         """Matrices that add up to S, in this order, and s."""
         parts, count = self._parts(w), len(self.rows.bounds)
-        if 1 < count <= FEW_SUMS // max(1, self.pairs.features.size**2):
+        # One group: in order, as ``total`` adds it. Held together if the matrices are small.
+        held = min(FEW_SUMS // max(1, self.pairs.features.size**2), count)
+        if count > 1 and self.rows.groups == [held]:
             few = list(parts)
             return [S for S, _ in few], add_up((s,) for _, s in few)[0]
-        S, s = add_up(parts) if count > 1 else next(iter(parts))
+        S, s = self.rows.total(parts) if count > 1 else next(iter(parts))
         return [S], s.astype(np.float64)
 
     def _corner(self, summands: list, s: np.ndarray, rates: tuple, k: int, stop: int) -> tuple:

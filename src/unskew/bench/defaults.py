@@ -55,8 +55,8 @@ CEILING = "k-means on unbiased data"
 CRITERIA = ("silhouette", "stability", "tradeoff")
 USUAL_STRENGTH, BEST_STRENGTH = "the default strength", "the best, known with labels"
 # Seeds of cases that nothing was designed on begin here. (Below 300, from 10,000 to 10,120, from
-# 20,000 to 20,400, from 30,000 to 30,400 and from 40,000 to 41,020 they were looked at while rule and
-# cases were made.)
+# 20,000 to 20,400, from 30,000 to 30,400 and from 40,000 to 41,020 they were looked at while rule
+# and cases were made.)
 UNSEEN = 50_000
 
 
