@@ -194,7 +194,7 @@ def test_flow_counts_every_row_once_and_matches_best(found, model, footprint):
 
 def test_kmeans_flows_into_itself(footprint):
     still = DCKM(
-        4, suspects=footprint.suspects, balance_strength=0, spread_strength=1e6, n_init=2,
+        4, suspects=footprint.suspects, balance_strength=0, spread_strength=1e6, n_init=10,
         random_state=0,
     ).fit(footprint.X)  # fmt: skip
     own = diagnostics(still, footprint.X)

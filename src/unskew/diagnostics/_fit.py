@@ -40,8 +40,8 @@ def diagnostics(model: Any, X: Any, sample_weight: Any = None, *, against: bool 
         What the model was fitted to; a file or a reader is read into memory.
     against : bool, default=True
         Also cluster by k-means on all columns and, with suspects, without them and after regressing
-        them out, from the model's own starts (k-means from the model's groups as well). Without
-        it there is no flow, and the verdict rests on the weights alone.
+        them out, from the model's own starts or more (at least ten of k-means, and the model's
+        groups as well). Without it there is no flow, and the verdict rests on the weights alone.
 
     Returns
     -------
@@ -204,9 +204,9 @@ def describe_fit(
     )
 
 
-# Starts of k-means for the runs of a consensus, and where missing values need the slower engine, at
-# most; the model's groups are one more.
-MOST_STARTS, SLOW_STARTS = 10, 3
+# Starts of k-means, at least (what one would do instead of the model), and where missing values
+# need the slower engine, at most; the model's groups are one more.
+LEAST_STARTS, SLOW_STARTS = 10, 3
 
 
 def fit_rivals(
@@ -234,8 +234,7 @@ def _plain_kmeans(model: Any, view: View, X: Any, sample_weight: Any, *, drop: b
     lower: a rival that was merely stuck would flatter the model."""
     form = view.encoded.distance.form
     if (view.encoded.layout.absent < 0).all() and form is None:
-        # As many starts as the model had: without weights it would be this k-means.
-        starts = model.n_init * min(getattr(model, "n_runs", 1), MOST_STARTS)
+        starts = max(model.n_init, LEAST_STARTS)
         how = {"n_init": starts, "random_state": model.random_state, "init": model.init}
         plain = PlainKMeans(model._K, suspects=view.suspects if drop else None, **how)
         X, sample_weight = encoded_matrix(view), view.a

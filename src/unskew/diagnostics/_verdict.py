@@ -11,13 +11,13 @@ ROWS_PER_CLUSTER = 3
 # Two clusterings that agree above this under the learned weights are the same groups. Without
 # suspects it takes more of a difference to speak of one: there nothing but the difference speaks.
 SAME_GROUPS = 0.97
-SAME_BLIND = 0.9
+SAME_BLIND = 0.88
 # With the suspects untied: k-means finds the model's groups as well if it lacks no more than this;
 # the model finds those of k-means as well if it lacks no more than this; and where each finds its
 # own groups better, the model's are the better ones if they explain this much more of the
 # variance that the suspects leave.
 LACKS = 0.04
-BEYOND = 0.02
+BEYOND = 0.015
 # Dropping would do as well above this.
 SAME_DROPPED = 0.96
 # A typical difference below half of this, or not beyond chance, was no imbalance to begin with.
@@ -115,7 +115,7 @@ def judge(evidence: Evidence) -> Verdict:
     helped     the model finds the groups of k-means as well as k-means does, to 0.04, and its own
                groups explain more of what the suspects leave unexplained
     no effect  the same, but its groups explain no more
-    helped     each finds its own groups better, and the model's explain more by 0.02
+    helped     each finds its own groups better, and the model's explain more by 0.015
     harmed     otherwise
     with suspects in data too wide for that, counted by the learned weights
     no effect  the groups are those of k-means (agreement above 0.97)
@@ -123,7 +123,7 @@ def judge(evidence: Evidence) -> Verdict:
     harmed     they follow them more (by 0.05)
     no effect  otherwise
     without suspects
-    no effect  the groups are those of k-means (agreement above 0.9)
+    no effect  the groups are those of k-means (agreement above 0.88)
     harmed     otherwise: strong decorrelation takes groups apart, and that it took bias apart
                instead cannot be seen in the data
 
