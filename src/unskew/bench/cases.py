@@ -24,8 +24,9 @@ from ..simulate import (
     select_with_bias,
 )
 
-# Changes of the population ARI below this are no effect.
-NOTHING = 0.02
+# Changes of the population ARI below this are no effect. Simulated populations have so many rows
+# that the change is known to less than that.
+NOTHING, POPULATION = 0.02, 10_000
 KINDS = ("footprint", "footprint", "background", "background", "digits", "scanned", "blobs",
          "resampled")  # fmt: skip
 # How often each is drawn.
@@ -50,7 +51,7 @@ def make_data(kind: str, rng: np.random.RandomState, sizes=SIZES, widths=WIDTHS)
     n, K = int(rng.choice(sizes)), int(rng.choice([3, 4, 5, 6]))
     if kind in ("footprint", "background"):
         on, off = [(0.7, 0.2), (0.7, 0.2), (0.6, 0.2)][rng.randint(3)]
-        made: Any = {"rate": rate, "on": on, "off": off, "n_population": 2000}
+        made: Any = {"rate": rate, "on": on, "off": off, "n_population": POPULATION}
         made |= {"n_core": int(rng.choice([8, 10, 12])) * K, "n_clusters": K, "random_state": seed}
         width = int(rng.choice(widths))
         if kind == "footprint":
@@ -97,7 +98,7 @@ def make_data(kind: str, rng: np.random.RandomState, sizes=SIZES, widths=WIDTHS)
                 [core, shifts[site] + rng.normal(size=(count, extra)), site[:, None]]
             ), y
 
-        (X, _), (population, y) = draw(n, rate), draw(2000, 0.0)
+        (X, _), (population, y) = draw(n, rate), draw(POPULATION, 0.0)
         suspects = np.array([d + extra])
     else:  # real rows, drawn so that one of their own columns follows the class
         digits = load_digits()
