@@ -16,9 +16,6 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from ._terms import Effects, add_up, scratch, take_columns
 
-# Clusters up to which sums per cluster are one product with a dense matrix of memberships.
-FEW_CLUSTERS = 16
-
 
 class Gaps(NamedTuple):
     """Missing values of a dense tile, whose places hold 0.
@@ -213,13 +210,12 @@ def cluster_sums(
     """
     if gaps is not None:
         w = w * gaps.factor
-    weights, every = w.astype(F.dtype, copy=False), np.arange(labels.size)
-    if K <= FEW_CLUSTERS and not sp.issparse(F):
-        members: Any = scratch("members", (K, labels.size), F.dtype)
-        members[:] = 0
-        members[labels, every] = weights
-    else:
-        members = sp.csr_array((weights, (labels, every)), shape=(K, labels.size))
+    weights = w.astype(F.dtype, copy=False)
+    if sp.issparse(F):
+        every = np.arange(labels.size)
+        members: Any = sp.csr_array((weights, (labels, every)), shape=(K, labels.size))
+    else:  # column by column as it is: nothing to sort
+        members = sp.csc_array((weights, labels, np.arange(labels.size + 1)), (K, labels.size))
     sums = members @ F
     sums = sums.toarray() if sp.issparse(sums) else sums
     totals = np.bincount(labels, weights=w, minlength=K)

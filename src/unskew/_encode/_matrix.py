@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from .._blocks import Rows
 from .._kmeans import Distance, Form, weighted_cuts
-from .._terms import Pairs, Treatments, add_up
+from .._terms import Pairs, Treatments, add_up, scratch, weighted_sum
 
 # Columns whose mean is more than this many standard deviations from 0 are shifted by it.
 FAR_FROM_ZERO = 8.0
@@ -74,18 +74,20 @@ def describe_columns(rows: Rows, a: np.ndarray, layout: Layout | None = None) ->
 
     called = (layout or Layout.plain(rows.d)).called
 
+    def ends(tile: Any) -> tuple:
+        low, high = tile.min(axis=0), tile.max(axis=0)
+        return (low.toarray().ravel(), high.toarray().ravel()) if sp.issparse(tile) else (low, high)
+
     def first(tile: Any, a_: np.ndarray) -> tuple:
-        size = abs(tile).max(axis=0)
-        size = size.toarray().ravel() if sp.issparse(tile) else size
+        low, high = ends(tile)
+        size = np.maximum(np.abs(low), np.abs(high))
         present = a_ > 0
         if not present.all():
             tile, a_ = tile[present], a_[present]
-        if tile.shape[0] == 0:
-            return np.full(rows.d, np.inf), np.full(rows.d, -np.inf), np.zeros(rows.d), size
-        low, high = tile.min(axis=0), tile.max(axis=0)
-        if sp.issparse(tile):
-            low, high = low.toarray().ravel(), high.toarray().ravel()
-        return low, high, a_ @ tile, size
+            if tile.shape[0] == 0:
+                return np.full(rows.d, np.inf), np.full(rows.d, -np.inf), np.zeros(rows.d), size
+            low, high = ends(tile)
+        return low, high, a_ @ tile if sp.issparse(tile) else weighted_sum(a_, tile), size
 
     low, high = np.full(rows.d, np.inf), np.full(rows.d, -np.inf)
     total, size = np.zeros(rows.d), np.zeros(rows.d)
@@ -119,8 +121,13 @@ def describe_columns(rows: Rows, a: np.ndarray, layout: Layout | None = None) ->
                 np.bincount(entries.col, weights=third, minlength=d),
                 stored,
             )
-        third = (tile != low) & (tile != high) & (a_ > 0)[:, None]
-        return a_ @ (tile - mean) ** 2, third.sum(0), np.full(rows.d, (a_ > 0).sum())
+        third = np.not_equal(tile, low, out=scratch("third", tile.shape, bool))
+        third &= np.not_equal(tile, high, out=scratch("not high", tile.shape, bool))
+        third &= (a_ > 0)[:, None]
+        away = np.subtract(tile, mean, out=scratch("wide", tile.shape, np.float64))
+        np.multiply(away, away, out=away)
+        count = np.count_nonzero(third, axis=0)
+        return a_ @ away, count, np.full(rows.d, (a_ > 0).sum())
 
     spread, third, stored = (np.zeros(rows.d) for _ in range(3))
     for part, part_third, part_stored in rows.map(second, a, dense=False):

@@ -24,6 +24,7 @@ from ._pairs import (
     group_rates,
     sum_of_squares,
     take_columns,
+    weighted_sum,
 )
 from ._primal import PrimalBalance, SparsePrimalBalance
 from ._scratch import detached, scratch
@@ -57,4 +58,5 @@ __all__ = [
     "spread",
     "sum_of_squares",
     "take_columns",
+    "weighted_sum",
 ]
