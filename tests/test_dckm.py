@@ -272,6 +272,17 @@ def test_very_wide_data_take_probes_and_stay_sparse(monkeypatch, rng):
     assert model.imbalance_start_ == pytest.approx(exact_loss, rel=0.3)
 
 
+def test_weights_that_fitted_the_probes_only_are_called_so(monkeypatch, rng):
+    # Independent columns, more pairs than probes can see: nothing to balance, much to fit.
+    monkeypatch.setattr("unskew._terms._balance.LARGEST_MATRIX", 1000)
+    monkeypatch.setattr("unskew._terms._wide.probe_count", lambda error: 20)
+    X = (rng.random((400, 300)) < 0.3).astype(float)
+    model = DecorrelationWeights(max_iter=20, tol=1e-2, random_state=0)
+    with pytest.warns(UserWarning, match="the weights fitted these rather than the data"):
+        model.fit(X)
+    assert model.imbalance_ >= model.imbalance_start_
+
+
 # --- degenerate data
 
 

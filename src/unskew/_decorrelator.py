@@ -409,6 +409,16 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
                 UserWarning,
                 stacklevel=TO_THE_CALLER,
             )
+        form = "" if problem.balance is None else problem.balance.form
+        if "probes" in form and problem.balance_rate and self.imbalance_ >= self.imbalance_start_:
+            warnings.warn(
+                f"imbalance_, estimated afresh, is {self.imbalance_:.4g} and was "
+                f"{self.imbalance_start_:.4g}: with so many pairs of columns the balance is "
+                "estimated by random probes, and the weights fitted these rather than the data. "
+                "Name suspects (then it is exact) or raise spread_strength.",
+                UserWarning,
+                stacklevel=TO_THE_CALLER,
+            )
         if solution.status in NOT_CONVERGED and not (
             # The authors' procedure has its number of steps; reaching it is its regular end.
             self.solver == "paper" and solution.status == "max_iter"
