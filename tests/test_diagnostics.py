@@ -398,7 +398,7 @@ UNTIED = {"own_found": 0.95, "own_found_by_kmeans": 0.4, "rival_found": 0.7,
 @pytest.mark.parametrize(
     ("values", "word", "said"),
     [
-        ({}, "helped", "still found (0.95; by k-means 0.40)"),
+        ({}, "helped", "hang less on “site”"),
         ({"own_found_by_kmeans": 0.92}, "no effect", "those of ordinary k-means"),
         ({"beyond": 0.05}, "no effect", "no more beyond"),
         ({"rival_found_by_kmeans": 0.9}, "helped", "explain more"),

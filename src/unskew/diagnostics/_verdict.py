@@ -213,9 +213,7 @@ def _judge_untied(e: Evidence, what: str, say: Callable[[str, str], Verdict]) ->
     if as_good or more > BEYOND:
         return say(
             "helped",
-            f"The groups hang less on {what} than those of ordinary k-means: untied from "
-            f"{'it' if len(e.suspects) == 1 else 'them'} they are still found "
-            f"({e.own_found:.2f}; by k-means {e.own_found_by_kmeans:.2f}), and they explain "
+            f"The groups hang less on {what} than those of ordinary k-means, and explain "
             f"{'as much' if abs(more) < 0.005 else 'more'} of the rest of the data.",
         )
     return say(
@@ -262,7 +260,23 @@ def _same_groups(e: Evidence, what: str) -> str:
 
 
 def _reasons(e: Evidence) -> list[str]:
+    told: list[str] = []
+    if e.own_found is not None:
+        one = len(e.suspects) == 1
+        told.append(
+            f"On rows that were given {_names(e.suspects)} of other rows, with what "
+            f"{'it adds' if one else 'they add'} to the other columns: if these groups are the "
+            f"true ones, they are found at {e.own_found:.2f} and by k-means at "
+            f"{e.own_found_by_kmeans:.2f}; if those of k-means are, at {e.rival_found:.2f} and "
+            f"{e.rival_found_by_kmeans:.2f}."
+        )
+        told.append(
+            f"Of the variance that {_names(e.suspects)} {'leaves' if one else 'leave'} "
+            f"unexplained, these groups explain {e.beyond:.1%}, those of k-means "
+            f"{e.kmeans_beyond:.1%}."
+        )
     reasons = [
+        *told,
         f"A typical difference {_between(e)} is {e.typical_after:.2f} standard deviations after "
         f"{'the correction' if e.corrected else 'weighting'}, {e.typical_before:.2f} before; "
         f"chance alone gives {e.by_chance:.2f}.",
@@ -295,20 +309,6 @@ def _reasons(e: Evidence) -> list[str]:
                 f"at {e.weighted_kmeans_follows:.2f}"
             )
             + "."
-        )
-    if e.own_found is not None:
-        one = len(e.suspects) == 1
-        reasons.append(
-            f"On rows that were given {_names(e.suspects)} of other rows, with what "
-            f"{'it adds' if one else 'they add'} to the other columns: if these groups are the "
-            f"true ones, they are found at {e.own_found:.2f} and by k-means at "
-            f"{e.own_found_by_kmeans:.2f}; if those of k-means are, at {e.rival_found:.2f} and "
-            f"{e.rival_found_by_kmeans:.2f}."
-        )
-        reasons.append(
-            f"Of the variance that {_names(e.suspects)} {'leaves' if one else 'leave'} "
-            f"unexplained, these groups explain {e.beyond:.1%}, those of k-means "
-            f"{e.kmeans_beyond:.1%}."
         )
     if e.stability is not None and e.kmeans_stability is not None:
         reasons.append(
