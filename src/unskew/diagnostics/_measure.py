@@ -41,7 +41,7 @@ MOST_IN_MAPS = 60
 MOST_IN_PROFILE = 15
 MOST_IN_PROJECTION = 2000
 MOST_ROWS = 10
-# Rows that are clustered in halves, in no more columns than this.
+# Rows that are clustered in halves, and untied from suspects, in no more columns than this.
 MOST_IN_HALVES = 2000
 MOST_COLUMNS_IN_HALVES = 5000
 # A change of a column's share between clusters that is worth telling.
@@ -290,13 +290,17 @@ def half_agreement(F: np.ndarray, w: np.ndarray, K: int, seed: int, pairs: int =
     return float(np.mean(found))
 
 
+def draw_rows(view: View, rng: Any) -> np.ndarray:
+    """A few thousand of the rows that have weight, for what is clustered again."""
+    return np.sort(rng.permutation(np.flatnonzero(view.a > 0))[:MOST_IN_HALVES])
+
+
 def stabilities(view: View, w: np.ndarray, K: int, seed: int) -> tuple:
     """Of rows as the model measures and weights them, and of plain k-means on all columns; among
     a few thousand rows. (None, None) for very wide data, whose rows would have to be dense."""
     if view.rows.d > MOST_COLUMNS_IN_HALVES:
         return None, None
-    present = np.flatnonzero(view.a > 0)
-    rows = np.sort(np.random.RandomState(seed).permutation(present)[:MOST_IN_HALVES])
+    rows = draw_rows(view, np.random.RandomState(seed))
     tile = view.rows.take(rows)
     own = np.ascontiguousarray(view.encoded.distance.of(tile), dtype=np.float64)
     plain = np.ascontiguousarray(tile[:, ~view.encoded.layout.notes], dtype=np.float64)

@@ -15,11 +15,9 @@ import numpy as np
 from .._encode import scaled_distance
 from .._kmeans import Distance, assign, cluster_sums, means
 from ..metrics import adjusted_rand_index
+from ._measure import MOST_COLUMNS_IN_HALVES, draw_rows
 from ._read import View
 
-# Rows that are looked at, in no more columns than this.
-MOST_ROWS = 2000
-MOST_COLUMNS = 5000
 # Populations that are drawn; what is found in them is averaged.
 DRAWS = 3
 # A share of a two-valued column is not taken for 0 or 1.
@@ -48,11 +46,10 @@ def measure_untied(model: Any, view: View, w: np.ndarray, rival: np.ndarray, see
 
     w are the model's weights, rival the labels of k-means on all columns.
     """
-    if view.suspects is None or view.rows.d > MOST_COLUMNS:
+    if view.suspects is None or view.rows.d > MOST_COLUMNS_IN_HALVES:
         return None
     rng = np.random.RandomState(seed)
-    present = np.flatnonzero(view.a > 0)
-    chosen = np.sort(rng.permutation(present)[:MOST_ROWS])
+    chosen = draw_rows(view, rng)
     tile = view.rows.take(chosen)
     a, own, other = view.a[chosen], np.asarray(model.labels_)[chosen], rival[chosen]
     by_model = NearestMean(view.encoded.distance, tile, w[chosen], own)
@@ -147,10 +144,8 @@ def _effects(X: np.ndarray, Z: np.ndarray, a: np.ndarray, groups: np.ndarray) ->
 
 
 def _group_means(M: np.ndarray, a: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    members = np.zeros((int(groups.max()) + 1, len(M)))
-    members[groups, np.arange(len(M))] = a
-    weight = members.sum(axis=1, keepdims=True)
-    return members @ M / np.where(weight > 0, weight, 1.0)
+    sums, weight = cluster_sums(M, a, groups, int(groups.max()) + 1)
+    return sums / np.where(weight > 0, weight, 1.0)[:, None]
 
 
 def beyond_suspects(view: View, tile: np.ndarray, a: np.ndarray, groups: np.ndarray) -> float:

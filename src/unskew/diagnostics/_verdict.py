@@ -218,9 +218,9 @@ def _judge_untied(e: Evidence, what: str, say: Callable[[str, str], Verdict]) ->
         )
     return say(
         "harmed",
-        f"The groups differ from those of ordinary k-means, and nothing speaks for them: untied "
-        f"from {what}, those of k-means are still found by k-means, and they explain "
-        f"{e.kmeans_beyond:.0%} of what is left, these {e.beyond:.0%}. Do not use this result.",
+        f"The groups differ from those of ordinary k-means, and too little speaks for them: of "
+        f"what {what} {'leaves' if len(e.suspects) == 1 else 'leave'} unexplained they explain "
+        f"{e.beyond:.1%}, those of k-means {e.kmeans_beyond:.1%}. Do not use this result.",
     )
 
 
