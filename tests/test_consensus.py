@@ -93,7 +93,55 @@ def test_runs_that_all_leave_clusters_empty_are_put_together():
     assert _votes.stability(runs, np.ones(10)) == 1
 
 
+def explained_by(x):
+    """Variance that labels explain, of one column."""
+
+    def explained(labels):
+        inside = sum(((x[labels == k] - x[labels == k].mean()) ** 2).sum() for k in set(labels))
+        return ((x - x.mean()) ** 2).sum() - inside
+
+    return explained
+
+
+def test_runs_of_a_worse_optimum_do_not_outvote_the_best():
+    x = np.repeat([0.0, 0.1, 5.0, 5.1], 15)
+    good, bad = np.repeat([0, 0, 1, 1], 15), np.repeat([0, 1, 0, 1], 15)
+    runs = np.stack([bad, bad, good, bad, good]).astype(np.int32)
+    assert adjusted_rand_score(bad, _votes.agree(runs, 2, np.ones(60))[1]) == 1
+    voters, votes, own, confidence = _votes.elect(runs, 2, np.ones(60), explained_by(x))
+    assert voters.tolist() == [0, 2, 4]  # the better half, of which two are good
+    assert adjusted_rand_score(good, own) == 1
+    assert confidence.max() < 1
+    assert votes.shares.shape[1] == 3
+
+
+def test_all_runs_vote_where_what_they_agree_on_explains_enough():
+    rng = np.random.default_rng(5)
+    truth, runs = random_runs(rng)
+    x = truth + rng.normal(scale=0.01, size=60)
+    voters, _, own, confidence = _votes.elect(runs, 3, np.ones(60), explained_by(x))
+    assert voters.tolist() == list(range(len(runs)))
+    _, same, alike = _votes.agree(runs, 3, np.ones(60))
+    assert np.array_equal(own, same)
+    assert np.array_equal(confidence, alike)
+
+
 # --------------------------------------------------------------------------------- the estimator
+
+
+def test_only_the_best_runs_vote_where_runs_end_in_different_groups():
+    # Without bias the background is a second, independent grouping: most starts end in mixtures.
+    data = make_spurious_background(500, n_background=36, rate=0.0, random_state=4)
+    model = ConsensusDCKM(4, random_state=4).fit(data.X)
+    votes = np.array([run["votes"] for run in model.runs_])
+    objective = np.array([run["objective"] for run in model.runs_])
+    assert 0 < votes.sum() < 20
+    assert votes[np.argmin(objective)]
+    assert objective[votes].mean() < objective[~votes].mean()
+    found = model.predict(data.X_population)
+    assert adjusted_rand_score(data.y_population, found) > 0.85
+    assert np.array_equal(model.predict(data.X), model.labels_)
+    assert model.stability_ < 0.5  # of all runs
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,10 @@ def described(study: Study, estimator: Any) -> dict[str, Any]:
     }
 
 
+def _voting(estimator: Any) -> int:
+    return sum(run["votes"] for run in estimator.runs_)
+
+
 def fitted(estimator: Any, seconds: float) -> dict[str, Any]:
     result = {
         "effective_size": estimator.effective_sample_size_,
@@ -71,6 +75,7 @@ def fitted(estimator: Any, seconds: float) -> dict[str, Any]:
     }
     if hasattr(estimator, "stability_"):
         result["runs"] = estimator.n_runs
+        result["voting_runs"] = _voting(estimator)
         result["n_clusters"] = estimator.n_clusters_
         result["stability"] = estimator.stability_
         result["confidence"] = float(estimator.confidence_.mean())
@@ -151,10 +156,13 @@ def fit_summary(
     grid.add_row("imbalance", f"{before:.4g} -> {after:.4g}{left}")
     grid.add_row("fit", f"{estimator.status_}, {estimator.n_iter_} iterations, {seconds:.1f} s")
     if hasattr(estimator, "stability_"):
+        voting, of_whom = _voting(estimator), ""
+        if voting < estimator.n_runs:
+            of_whom = f"; they end in different groups, so only the best {voting} vote"
         grid.add_row(
             "runs",
             f"{estimator.n_runs}, two of them agree at {estimator.stability_:.2f} (1 = the same "
-            f"groups); mean confidence of a row {estimator.confidence_.mean():.2f}",
+            f"groups){of_whom}; mean confidence of a row {estimator.confidence_.mean():.2f}",
         )
         if estimator.choice_ is not None:
             tried = [f"{each.value:g}" for each in estimator.choice_.candidates]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import numbers
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -72,7 +72,9 @@ class ConsensusDCKM(DCKM):
     How runs are put together: with S[i, j] the share of runs that put rows i and j together, the
     partition with the largest mean S inside clusters is sought, from each run's own partition as a
     start. Linear in the number of rows, in time and memory. (Up to 2,048 rows average linkage on S
-    itself is one more start.)
+    itself is one more start.) Where that partition explains less than 95 % of the variance that the
+    best run explains, the runs ended in different optima and it is a mixture of them: then only the
+    better half of the runs votes, and so on.
 
     With suspects named, ``adjust="auto"`` takes their effects out of the other columns as well
     (``adjust="both"`` of DCKM): effects and weights are then learned once and shared by the runs.
@@ -113,17 +115,18 @@ class ConsensusDCKM(DCKM):
     labels_ : ndarray (n,)
         The same as ``predict`` gives for the rows of the fit.
     confidence_ : ndarray (n,)
-        Mean share of runs that put the row together with the members of its cluster, 0 to 1.
+        Mean share of the voting runs that put the row together with the members of its cluster, 0
+        to 1.
     stability_ : float
-        Mean adjusted Rand index of two runs: 1 where all runs agree, 0 where they have nothing in
-        common. (Of at most 20,000 rows.)
+        Mean adjusted Rand index of two runs, voting or not: 1 where all runs agree, 0 where they
+        have nothing in common. (Of at most 20,000 rows.)
     n_clusters_, balance_strength_ : int, float or list
         What "auto" chose, or what was given.
     choice_, strength_choice_ : Choice or None
         Evidence of `choose_k` and `choose_strengths`.
     runs_ : list of dicts
         For each run: "balance_strength", "objective", "n_iter", "status", "effective_size",
-        "imbalance".
+        "imbalance", "votes" (whether it has a vote).
     weights_, combined_weights_ : ndarray (n,)
         Means of the runs' weights.
     cluster_centers_, inertia_, objective_ and all others
@@ -446,7 +449,11 @@ class ConsensusDCKM(DCKM):
 
     def _put_together(self, inner, encoded, labels, w, posed, runs, history) -> None:
         rows, distance, K, a = encoded.rows, encoded.distance, self._K, encoded.a
-        votes, own, confidence = _votes.agree(labels, K, a)
+        explained = _explained(rows, distance, w, K)
+        voters, votes, own, confidence = _votes.elect(labels, K, a, explained)
+        if voters.size < len(runs):
+            logger.info("the runs ended in different optima: the best %d of %d vote",
+                        voters.size, len(runs))  # fmt: skip
         with rows.threads():
             clusters = start_clusters(rows, distance, w, K, own, None)
             status = "converged" if all(r.status == "converged" for r in runs) else "max_iter"
@@ -467,7 +474,7 @@ class ConsensusDCKM(DCKM):
         for name, value in vars(inner).items():
             if name not in given and name not in FIXED:
                 setattr(self, name, value)
-        self._votes, self._runs = votes, runs
+        self._votes, self._voters, self._runs = votes, voters, runs
         self._shared_row_weights = posed is None
         self.labels_, self.confidence_ = own, confidence
         self.stability_ = _votes.stability(labels, a)
@@ -479,30 +486,31 @@ class ConsensusDCKM(DCKM):
                 "status": run.status,
                 "effective_size": run.effective_size,
                 "imbalance": run.imbalance,
+                "votes": r in voters,
             }
-            for run in runs
+            for r, run in enumerate(runs)
         ]
         self.n_iter_ = n_iter
 
-    def _labels_of_runs(self, X: Any, told: list) -> np.ndarray:
+    def _labels_of_voters(self, X: Any, told: list) -> np.ndarray:
         rows, distance, _ = self._new_rows(X, told)
         shift = 0.0
         if rows.sparse and self._shift is not None and distance.form is None:
             shift = self._shift[distance.columns]
-        out = np.empty((len(self._runs), rows.n), dtype=np.int32)
+        out = np.empty((self._voters.size, rows.n), dtype=np.int32)
         with rows.threads():
-            for r, run in enumerate(self._runs):
+            for r, run in enumerate(self._runs[voter] for voter in self._voters):
                 C = run.centres[run.chosen] + shift
                 out[r] = run.chosen[_kmeans.label(rows, distance, C).labels]
         return out
 
     def predict(self, X):
         """The cluster of each row by the vote of the runs. Returns labels (n,)."""
-        return self._answer(X, lambda X, told: self._votes.of(self._labels_of_runs(X, told))[0])
+        return self._answer(X, lambda X, told: self._votes.of(self._labels_of_voters(X, told))[0])
 
     def confidence(self, X):
-        """Mean share of runs that put each row together with the members of its cluster (n,)."""
-        return self._answer(X, lambda X, told: self._votes.of(self._labels_of_runs(X, told))[1])
+        """Mean share of the voting runs that put each row together with its cluster's members."""
+        return self._answer(X, lambda X, told: self._votes.of(self._labels_of_voters(X, told))[1])
 
     def _mean_row_weights(self, rows: Any, distance: Any) -> np.ndarray:
         total = np.zeros(rows.n)
@@ -597,6 +605,19 @@ def one_kmeans(rows, distance, w, present, K, init, n_init, size, seed) -> tuple
         begins = (start_clusters(rows, distance, own, K, init, rng) for _ in range(n_init))
         ends = [_kmeans.lloyd(rows, distance, own, begin) for begin in begins]
     return min(ends, key=lambda end: float(own @ end[0].e))
+
+
+def _explained(rows: Any, distance: Any, w: np.ndarray, K: int) -> Callable[[np.ndarray], float]:
+    """A function of labels: the weighted variance that they explain, of at most 20,000 rows."""
+    some = _votes.few_rows(rows.n)
+    few, w = (rows, w) if some.size == rows.n else (_some_rows(rows, some), w[some])
+
+    def left(labels: np.ndarray, K: int) -> float:
+        with few.threads():
+            return float(w @ start_clusters(few, distance, w, K, labels, None).e)
+
+    total = left(np.zeros(some.size, dtype=np.int32), 1)
+    return lambda labels: total - left(labels[some], K)
 
 
 def _some_rows(rows: Any, which: np.ndarray) -> Rows:

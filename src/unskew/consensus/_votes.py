@@ -5,10 +5,14 @@ co-association of rows i and j: the share of runs that put them together. One pa
 whose clusters have the largest co-association inside, by k-means on h. No n x n matrix is made: the
 mean co-association of a row with a cluster is h_i times the cluster's mean, so that everything
 needed is linear in n. For few rows the matrix itself gives one more start (average linkage).
+
+Runs that ended in different optima can agree on a mixture of them that is none. Such a mixture is
+known by what it explains: clearly less than the best run. Then the better half of the runs votes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +26,10 @@ SMALL = 2048
 # Of more rows than this, the start is chosen on so many of them.
 MANY = 20_000
 PIECE = 2**16
+# What the runs agree on should explain this share of what the best run explains. (Measured: .88 and
+# .90 where the vote mixed two optima, .96 and more where it was right, on the simulators and on
+# amazon, webcam and Office-Home 1.)
+ENOUGH = 0.95
 
 
 class Votes(NamedTuple):
@@ -88,7 +96,7 @@ def agree(labels: np.ndarray, K: int, a: np.ndarray) -> tuple[Votes, np.ndarray,
     Starts are the runs themselves, so that nothing is drawn; the best end is kept.
     """
     n, a = labels.shape[1], _of_mean_one(a)
-    some = _few(n)
+    some = few_rows(n)
     few, weight = labels[:, some], a[some]
     if not weight.any():
         few, weight = labels, a
@@ -101,6 +109,25 @@ def agree(labels: np.ndarray, K: int, a: np.ndarray) -> tuple[Votes, np.ndarray,
         votes, own, _ = settle(labels, votes.of(labels)[0], a, K)
     own, confidence = votes.of(labels)
     return votes, own, confidence
+
+
+def elect(
+    labels: np.ndarray, K: int, a: np.ndarray, explained: Callable[[np.ndarray], float]
+) -> tuple[np.ndarray, Votes, np.ndarray, np.ndarray]:
+    """The runs that vote, and their votes, labels and confidence.
+
+    explained: the variance that a partition of some of the rows explains, given labels of all. All
+    runs vote, unless what they agree on explains less than ENOUGH of what the best run does: then
+    the better half of them, and so on.
+    """
+    alone = np.array([explained(labels_r) for labels_r in labels])
+    order, count = np.argsort(-alone, kind="stable"), len(labels)
+    while True:
+        voters = np.sort(order[:count])
+        votes, own, confidence = agree(labels[voters], K, a)
+        if count == 1 or explained(own) >= ENOUGH * alone.max():
+            return voters, votes, own, confidence
+        count = (count + 1) // 2
 
 
 def co_association(labels: np.ndarray) -> np.ndarray:
@@ -121,7 +148,7 @@ def by_linkage(labels: np.ndarray, K: int) -> np.ndarray:
 
 def stability(labels: np.ndarray, a: np.ndarray) -> float:
     """Mean adjusted Rand index of all pairs of runs, rows counted by a; 1 for a single run."""
-    some = _few(labels.shape[1])
+    some = few_rows(labels.shape[1])
     few, weight = labels[:, some], _of_mean_one(a)[some]
     found = [
         adjusted_rand_index(few[r], few[s], sample_weight=weight)
@@ -136,5 +163,5 @@ def _of_mean_one(a: np.ndarray) -> np.ndarray:
     return a / a[a > 0].mean()
 
 
-def _few(n: int) -> np.ndarray:
+def few_rows(n: int) -> np.ndarray:
     return np.arange(n) if n <= MANY else np.linspace(0, n - 1, MANY).astype(np.intp)
