@@ -307,6 +307,84 @@ def test_sparse_rows_read_together_or_apart_give_the_same(rng, monkeypatch):
     np.testing.assert_allclose(gradient, expected, rtol=1e-9, atol=1e-14)
 
 
+def test_sparse_rows_in_small_pieces_give_the_same(rng, monkeypatch):
+    X = sp.csr_array((rng.random((3000, 40)) < 0.1).astype(np.float64))
+    w = rng.random(3000)
+    _, encoded = make_loss(X)
+    whole = ProbeBalance(encoded.rows, encoded.rectangles[0], 0, n_probes=8)
+    value, expected = whole.value_and_gradient(w)
+    for name, size in {"FEW_ROWS": 7, "FEW_COLUMNS": 11}.items():
+        monkeypatch.setattr(f"unskew._terms._sketch.{name}", size)
+    for name, size in {"FEW_SUMS": 1, "FEW_FEATURES": 5, "JOINED_ROWS": 1}.items():
+        monkeypatch.setattr(f"unskew._terms._wide.{name}", size)
+    parts = ProbeBalance(encoded.rows, encoded.rectangles[0], 0, n_probes=8)
+    assert parts.value(w) == pytest.approx(value, rel=1e-12)
+    np.testing.assert_allclose(parts.value_and_gradient(w)[1], expected, rtol=1e-9, atol=1e-14)
+    reading = next(iter(parts._kept.values()))
+    assert len(reading.pieces) > 1
+    assert len(reading.blocks) == 4
+
+
+@pytest.mark.parametrize("values", [(0.0, 1.0), (0.0, 3.0), (-2.0, 0.0)])
+def test_sparse_rows_with_one_treatment_a_column_are_read_entry_by_entry(values, rng, monkeypatch):
+    X = np.where(rng.random((300, 30)) < 0.2, *reversed(values))
+    _, encoded = make_loss(sp.csr_array(X))
+    sketch = ProbeBalance(encoded.rows, encoded.rectangles[0], 0, n_probes=7).sketch
+    tile = encoded.rows.tile(0, dense=False)
+    fast = sketch.read(tile)
+    expected = sketch.treatments.of(tile.toarray())
+    np.testing.assert_array_equal(fast.T.dense(), expected)
+    k, i = sketch.masked
+    products = fast.T.products(tile, k, i).toarray()
+    np.testing.assert_array_equal(fast.products.toarray(), products)
+    assert products.any() == (values[1] > 0)
+
+
+@pytest.mark.parametrize("kind", ["binary", "signs"])
+def test_forms_for_columns_given_themselves_equal_the_general_ones(kind, rng, monkeypatch):
+    """Many tiles, pieces of the triangle and slices of the treatments; one treatment is emptied."""
+    from unskew._terms import _symmetric
+    from unskew._terms._primal import PrimalBalance
+
+    monkeypatch.setattr("unskew._terms._symmetric.PIECE", 50)
+    monkeypatch.setattr("unskew._terms._symmetric.WORTH_A_THREAD", 1)
+    monkeypatch.setattr("unskew._terms._symmetric.CHUNK", 100)
+    monkeypatch.setattr("unskew._blocks.tile_rows", lambda shape, sparse: 9)
+    X = make_data(kind, rng, n=40, d=60)
+    X[:, 7] = X.min()
+    X[5, 7] = X.max()
+    _, encoded = make_loss(X)
+    (pairs,), rows = encoded.rectangles, encoded.rows
+    assert pairs.symmetric
+    assert len(rows.bounds) > 2
+    w = rng.random(40) ** 3
+    w[5] = 0
+    value, gradient = PrimalBalance(rows, pairs).value_and_gradient(w)
+    for form in (_symmetric.SymmetricPrimalBalance, _symmetric.SymmetricDualBalance):
+        term = form(rows, pairs)
+        assert len(getattr(term, "slices", term.__dict__.get("_triangle"))) > 2
+        assert term.value(w) == pytest.approx(value, rel=1e-10)
+        own_value, own_gradient = term.value_and_gradient(w)
+        assert own_value == pytest.approx(value, rel=1e-10)
+        np.testing.assert_allclose(own_gradient, gradient, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("form", ["primal", "dual"])
+@pytest.mark.parametrize("size", [1e-8, 1e8])
+def test_float32_forms_stand_weights_of_any_size(form, size, rng):
+    X = make_data("binary", rng, n=40, d=60).astype(np.float32)
+    w = rng.random(40)
+    exact, _ = make_loss(X.astype(np.float64), form="primal")
+    loss, _ = make_loss(X, form=form)
+    value, gradient = exact.value_and_gradient(w)
+    own_value, own_gradient = loss.value_and_gradient(size * w)
+    assert own_value == pytest.approx(value, rel=1e-4)
+    assert loss.value(size * w) == pytest.approx(value, rel=1e-4)
+    np.testing.assert_allclose(
+        size * own_gradient, gradient, rtol=1e-3, atol=1e-4 * np.abs(gradient).max()
+    )
+
+
 def test_what_a_kernel_returns_does_not_change_with_the_next_tile(rng):
     """Tiles share memory; a result that is part of one is copied."""
     from unskew._blocks import Rows, tile_rows

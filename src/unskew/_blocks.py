@@ -34,6 +34,8 @@ from ._terms import add_up, detached, scratch
 # until a kernel asks for it dense, so it may be larger.
 DENSE_TILE = 2**18
 SPARSE_TILE = 2**22
+# Rows of a CSR tile that no kernel asks for dense.
+TALL_TILE = 2**13
 # Elements of the largest tile of a block: 64 MB in float32.
 LARGEST_TILE = 2**24
 # Tiles of a block whose sums are added before they are added to the others: on a cluster they
@@ -104,6 +106,16 @@ class Rows:
 
     def with_shift(self, shift: np.ndarray | None) -> Rows:
         return Rows(self.X, shift=shift, n_threads=self.n_threads)
+
+    def tall(self) -> Rows:
+        """CSR rows in taller tiles, for kernels that leave them CSR: short calls of many threads
+        wait for each other."""
+        if not self.sparse or self.places is not self.bounds:
+            return self
+        tall = copy(self)
+        tall.bounds = tall.places = cut(0, self.n, TALL_TILE)
+        tall.groups = in_groups(tall.bounds)
+        return tall
 
     def some(self, most: int) -> Rows:
         """Every so many-th tile, about ``most`` rows in all; ``places`` are their bounds here."""

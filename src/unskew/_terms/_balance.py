@@ -8,7 +8,7 @@ import numpy as np
 
 from ._pairs import Pairs
 from ._primal import PrimalBalance, SparsePrimalBalance
-from ._symmetric import SymmetricPrimalBalance
+from ._symmetric import SymmetricDualBalance, SymmetricPrimalBalance
 from ._wide import LARGEST_MATRIX, PROBE_ERROR, DualBalance, ProbeBalance, probe_count
 
 # Columns of a side that is made dense without a second thought, tile by tile.
@@ -85,7 +85,8 @@ def make_balance(rows: Any, pairs: Pairs, form: str, seed: int) -> Term:
         else:
             form = "primal" if fits else "probes"
     if form == "dual":
-        return DualBalance(rows, pairs)
+        own = SymmetricDualBalance.suits(rows, pairs)
+        return (SymmetricDualBalance if own else DualBalance)(rows, pairs)
     if form == "probes":
         return ProbeBalance(rows, pairs, seed)
     if pairs.symmetric:

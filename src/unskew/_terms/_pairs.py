@@ -60,20 +60,29 @@ class Treatments:
             treated[:, j] &= rows.columns(self.absent[j]) == 0  # type: ignore[index]
         return treated.astype(values.dtype)
 
+    def within(self, values: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Whether each value is one that treatment j stands for."""
+        return (values > self.above[j]) & (values <= self.upto[j])
+
     def of_sparse(self, tile: sp.csr_array) -> SparseIndicators:
         """Indicators of a CSR tile as (value where X is 0) + (correction at stored entries)."""
         base = ((self.above < 0) & (self.upto >= 0)).astype(tile.dtype)
-        entries = tile.tocoo()
         # Treatments are listed column by column; the b-th of a column is at first + b.
         order = np.argsort(self.column, kind="stable")
         count = np.bincount(self.column, minlength=tile.shape[1])
+        if count.min(initial=1) == 1 == count.max(initial=1):  # one each: entries stay in place
+            j = order[tile.indices]
+            change = self.within(tile.data, j).astype(tile.dtype) - base[j]
+            if change.all():
+                return SparseIndicators(base, csr_of(change, j, tile.indptr, len(self)))
+        entries = tile.tocoo()
         first = np.concatenate([[0], np.cumsum(count)[:-1]])
         rows, cols, data = [], [], []
         for b in range(int(count.max(initial=0))):
             has = count[entries.col] > b
             j = order[first[entries.col[has]] + b]
             v = entries.data[has]
-            change = ((v > self.above[j]) & (v <= self.upto[j])).astype(tile.dtype) - base[j]
+            change = self.within(v, j).astype(tile.dtype) - base[j]
             keep = change != 0
             rows.append(entries.row[has][keep])
             cols.append(j[keep])
@@ -83,6 +92,12 @@ class Treatments:
             return SparseIndicators(base, sp.csr_array(shape, dtype=tile.dtype))
         triplets = (np.concatenate(data), (np.concatenate(rows), np.concatenate(cols)))
         return SparseIndicators(base, sp.csr_array(triplets, shape=shape))
+
+
+def csr_of(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, width: int) -> Any:
+    """A CSR matrix; places in a row need not be in order."""
+    indices = indices.astype(indptr.dtype, copy=False)
+    return sp.csr_array((data, indices, indptr), shape=(indptr.size - 1, width))
 
 
 class SparseIndicators(NamedTuple):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from ._pairs import Pairs, SparseIndicators, Treatments, take_columns
+from ._pairs import Pairs, SparseIndicators, Treatments, csr_of, take_columns
 from ._scratch import scratch
 
 
@@ -36,12 +37,26 @@ class Sketch:
             inside = self.masked[0][which], self.masked[1][which] - start
             self.chunks.append(Chunk(slice(start, stop), chunk, *inside, which))
 
-    def read(self, tile: Any) -> Reading:
+    def read(self, tile: Any, again: bool = False) -> Reading:
+        """``again``: it will be used many times, and may take its time now."""
         F = take_columns(tile, self.pairs.features)
         if not sp.issparse(tile):
             return DenseReading(self, F, tile)
         T = self.treatments.of_sparse(tile)
-        return SparseReading(self, F, T, T.products(F, *self.masked))
+        return SparseReading(self, F, T, self._products(F, T), again)
+
+    def _products(self, F: Any, T: SparseIndicators) -> Any:
+        """Rows x masked pairs matrix F[:, k] * T[:, i]."""
+        k, i = self.masked
+        own = np.array_equal(self.treatments.column[i], self.pairs.features[k])
+        if not (own and k.size == F.shape[1] == np.unique(k).size):
+            return T.products(F, k, i)
+        # Each feature given itself, and nothing else: the entries of F, renumbered.
+        pair = np.empty(k.size, dtype=np.intp)
+        pair[k] = np.arange(k.size)
+        place = pair[F.indices]
+        data = np.where(self.treatments.within(F.data, i[place]), F.data, 0)
+        return csr_of(data, place, F.indptr, k.size)
 
 
 class Chunk(NamedTuple):
@@ -97,31 +112,63 @@ class DenseReading(NamedTuple):
         return out
 
 
-class SparseReading(NamedTuple):
-    """F, T and the products of the masked pairs, of CSR rows."""
+class SparseReading:
+    """F, T and the products of the masked pairs, of CSR rows.
 
-    sketch: Sketch
-    F: Any
-    T: SparseIndicators
-    products: Any
+    Dense n x m matrices are made for a few rows at a time, which stay in a core's cache.
+    """
 
-    def grouped(self, u: np.ndarray) -> np.ndarray:
+    def __init__(
+        self, sketch: Sketch, F: Any, T: SparseIndicators, products: Any, again: bool
+    ) -> None:
+        self.sketch, self.F, self.T, self.products = sketch, F, T, products
+        _, entries = T
+        self.group = entries.indices % sketch.m
+        self.pieces = [
+            SparseRows(
+                slice(a, b),
+                slice(int(entries.indptr[a]), int(entries.indptr[b])),
+                entries.indptr[a : b + 1] - entries.indptr[a],
+            )
+            for a, b in evenly(F.shape[0], FEW_ROWS)
+        ]
+        # The transposed product adds to rows of its result all over the place: in blocks of
+        # columns these stay in the cache too.
+        self.blocks = [(0, F.shape[1], F)]
+        if again and F.shape[1] > 2 * FEW_COLUMNS:
+            self.blocks = [
+                (a, b, sp.csr_array(F[:, a:b])) for a, b in evenly(F.shape[1], FEW_COLUMNS)
+            ]
+
+    def grouped(self, u: np.ndarray, piece: SparseRows) -> np.ndarray:
+        """T diag(u), columns of each group added up, of some rows."""
         base, entries = self.T
-        m, n = self.sketch.m, entries.shape[0]
+        m, own = self.sketch.m, piece.entries
         # Entries of one group stand beside each other and are added when they are made dense.
-        data, at = entries.data * u[entries.indices], entries.indices % m
-        out = sp.csr_array((data, at, entries.indptr), shape=(n, m)).toarray()
+        data = entries.data[own] * np.take(u, entries.indices[own])
+        shape = (piece.indptr.size - 1, m)
+        out = sp.csr_array((data, self.group[own], piece.indptr), shape=shape).toarray()
         if base.any():
             out += np.bincount(np.arange(u.size) % m, weights=base * u, minlength=m)
         return out
 
-    def sums(self, V: np.ndarray) -> np.ndarray:
+    def sums(self, V: np.ndarray, piece: SparseRows) -> np.ndarray:
+        """sum_i T_ij V_ig of each treatment j and its group g, over some rows."""
         base, entries = self.T
-        m = self.sketch.m
-        row = np.repeat(np.arange(entries.shape[0]), np.diff(entries.indptr))
-        picked = entries.data * V[row, entries.indices % m]
-        out = np.bincount(entries.indices, weights=picked, minlength=base.size)
+        m, own = self.sketch.m, piece.entries
+        row = np.repeat(np.arange(0, V.size, m), np.diff(piece.indptr))
+        picked = entries.data[own] * np.take(V.reshape(-1), row + self.group[own])
+        out = np.bincount(entries.indices[own], weights=picked, minlength=base.size)
         return out + base * V.sum(0)[np.arange(base.size) % m] if base.any() else out
+
+    def transposed_times(self, V: np.ndarray) -> np.ndarray:
+        """F' V."""
+        if len(self.blocks) == 1:
+            return self.F.T @ V
+        out = np.empty((self.F.shape[1], V.shape[1]), dtype=V.dtype)
+        for a, b, block in self.blocks:
+            out[a:b] = block.T @ V
+        return out
 
     def group_sums(self, w: np.ndarray) -> tuple:
         s = self.T.transposed_times(w[:, None])[:, 0]
@@ -129,6 +176,26 @@ class SparseReading(NamedTuple):
 
     def times(self, by_treatment: np.ndarray, by_product: np.ndarray) -> np.ndarray:
         return self.T.times(by_treatment[:, None])[:, 0] + self.products @ by_product
+
+
+class SparseRows(NamedTuple):
+    """Some rows of a SparseReading: their entries of T, and where rows begin among them."""
+
+    rows: slice
+    entries: slice
+    indptr: np.ndarray
+
+
+# Rows, and columns, of sparse data that are worked on at a time: 200 probes of so many fit a core's
+# cache.
+FEW_ROWS = 1024
+FEW_COLUMNS = 2500
+
+
+def evenly(n: int, step: int) -> list[tuple[int, int]]:
+    """0 to n in parts of about one size, none above ``step``."""
+    ends = np.linspace(0, n, max(1, -(-n // step)) + 1).astype(int).tolist()
+    return list(pairwise(ends))
 
 
 # Columns of the d x m matrices that sparse rows are multiplied with at once: each stored entry
@@ -141,19 +208,18 @@ def panels_of(m: int) -> list[slice]:
     return [slice(p, min(p + PANEL, m)) for p in range(0, m, PANEL)]
 
 
-def in_panels(G: np.ndarray, sparse: bool) -> tuple[np.ndarray, ...]:
-    return tuple(np.ascontiguousarray(G[:, p]) for p in panels_of(G.shape[1])) if sparse else (G,)
+def through(F: Any, G: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+    """F times G, in panels: all rows with one panel, then all with the next."""
+    return [F @ panel for panel in G]
 
 
-def through(F: Any, G: tuple[np.ndarray, ...]) -> np.ndarray:
-    """F times G, which is in panels."""
-    if len(G) == 1:
-        return F @ G[0]
-    out = np.empty((F.shape[0], sum(panel.shape[1] for panel in G)), dtype=G[0].dtype)
-    at = 0
-    for panel in G:
-        out[:, at : at + panel.shape[1]] = F @ panel
-        at += panel.shape[1]
+def side_by_side(panels: list[np.ndarray], rows: slice) -> np.ndarray:
+    """Some rows of all panels, for a moment."""
+    widths = [panel.shape[1] for panel in panels]
+    out, at = scratch("through", (rows.stop - rows.start, sum(widths)), panels[0].dtype), 0
+    for panel, width in zip(panels, widths):
+        out[:, at : at + width] = panel[rows]
+        at += width
     return out
 
 
@@ -169,25 +235,46 @@ def group_sums(reading: Reading, w: np.ndarray) -> tuple:
 
 
 def projection(reading: Reading, w: np.ndarray, message: tuple) -> tuple:
-    """X' diag(w) A Z, with A Z = T diag(u) added up by groups - offset."""
+    """X' diag(w) A Z, with A Z = T diag(u) added up by groups - offset; in panels."""
     u, offset = message
-    AZ = reading.grouped(u)
-    AZ -= offset
-    AZ *= w[:, None]
-    if not sp.issparse(reading.F):
+    if isinstance(reading, DenseReading):
+        AZ = reading.grouped(u)
+        AZ -= offset
+        AZ *= w[:, None]
         return (reading.F.T @ AZ,)
-    return tuple(reading.F.T @ np.ascontiguousarray(AZ[:, p]) for p in panels_of(AZ.shape[1]))
+    panels = panels_of(reading.sketch.m)
+    parts = [
+        scratch(f"panel {i}", (w.size, p.stop - p.start), offset.dtype)
+        for i, p in enumerate(panels)
+    ]
+    for piece in reading.pieces:
+        AZ = reading.grouped(u, piece)
+        AZ -= offset
+        AZ *= w[piece.rows, None]
+        for p, part in zip(panels, parts):
+            part[piece.rows] = AZ[:, p]
+    return tuple(reading.transposed_times(part) for part in parts)
 
 
 def back_projection(reading: Reading, w: np.ndarray, message: tuple) -> tuple:
     """Row by row X G . A Z; then, of diag(w) X G, the sums per treatment and over all rows."""
     u, offset, G = message
-    XG = through(reading.F, G)
-    AZ = reading.grouped(u)
-    AZ -= offset
-    direct = np.einsum("ip,ip->i", XG, AZ)
-    XG *= w[:, None]
-    return direct, reading.sums(XG), XG.sum(0)
+    if isinstance(reading, DenseReading):
+        XG, AZ = reading.F @ G[0], reading.grouped(u)
+        AZ -= offset
+        direct = np.einsum("ip,ip->i", XG, AZ)
+        XG *= w[:, None]
+        return direct, reading.sums(XG), XG.sum(0)
+    panels, direct = through(reading.F, G), np.empty(w.size, dtype=offset.dtype)
+    by_treatment, all_rows = np.zeros(u.size), np.zeros(offset.size)
+    for piece in reading.pieces:
+        XG, AZ = side_by_side(panels, piece.rows), reading.grouped(u, piece)
+        AZ -= offset
+        np.einsum("ip,ip->i", XG, AZ, out=direct[piece.rows])
+        XG *= w[piece.rows, None]
+        by_treatment += reading.sums(XG, piece)
+        all_rows += XG.sum(0)
+    return direct, by_treatment, all_rows
 
 
 def rest_of_gradient(reading: Reading, message: tuple) -> np.ndarray:
@@ -198,6 +285,14 @@ def rest_of_gradient(reading: Reading, message: tuple) -> np.ndarray:
 
 def gradient_of_rows(reading: Reading, message: tuple) -> np.ndarray:
     _, u, offset, G, *_ = message
-    AZ = reading.grouped(u)
-    AZ -= offset
-    return np.einsum("ip,ip->i", through(reading.F, G), AZ) + rest_of_gradient(reading, message)
+    rest = rest_of_gradient(reading, message)
+    if isinstance(reading, DenseReading):
+        AZ = reading.grouped(u)
+        AZ -= offset
+        return np.einsum("ip,ip->i", reading.F @ G[0], AZ) + rest
+    panels = through(reading.F, G)
+    for piece in reading.pieces:
+        AZ = reading.grouped(u, piece)
+        AZ -= offset
+        rest[piece.rows] += np.einsum("ip,ip->i", side_by_side(panels, piece.rows), AZ)
+    return rest

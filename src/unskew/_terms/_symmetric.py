@@ -11,17 +11,24 @@ from typing import Any
 import numpy as np
 
 from ._blas import times_upper
-from ._pairs import Pairs, add_up, weighted_indicators
+from ._pairs import Pairs, add_up, group_rates, weighted_indicators
 from ._primal import PrimalBalance, times_weight
 from ._scratch import scratch
+from ._sketch import evenly
+from ._wide import CHUNK, LARGEST_MATRIX, DualBalance
 
-# Entries of the pieces of a triangle that a thread works on.
-PIECE = 2**15
+# Entries of the pieces of a triangle that a thread works on: few, for threads that make many short
+# calls wait for each other.
+PIECE = 2**17
+# Operations (multiply and add) below which a product is not worth another thread.
+WORTH_A_THREAD = 2**25
 # Entries of the sums of all tiles that are held together rather than added as they come.
 FEW_SUMS = 2**23
 
 
-def _sums(T: np.ndarray, w: np.ndarray) -> tuple:
+def _sums(T: np.ndarray, w: np.ndarray, W: float) -> tuple:
+    """S and s of some rows, divided by W."""
+    w = w / W
     wT = times_weight(T, np.sqrt(w)[:, None].astype(T.dtype))
     return wT.T @ wT, weighted_indicators(w, T)
 
@@ -34,8 +41,8 @@ def _gradient(T: np.ndarray, message: tuple) -> np.ndarray:
     return np.einsum("ij,ij->i", G, T) + T @ v + const
 
 
-def _tile_sums(pairs: Pairs, tile: np.ndarray, w: np.ndarray) -> tuple:
-    return _sums(pairs.treatments.of(tile), w)
+def _tile_sums(pairs: Pairs, W: float, tile: np.ndarray, w: np.ndarray) -> tuple:
+    return _sums(pairs.treatments.of(tile), w, W)
 
 
 def _tile_gradient(pairs: Pairs, tile: np.ndarray, message: tuple) -> np.ndarray:
@@ -46,13 +53,15 @@ class SymmetricPrimalBalance(PrimalBalance):
     """PrimalBalance of two-valued columns given each other.
 
     With x_k = low_k + gap_k T_k, D is gap_k times D of the indicators, so T alone is read, S is
-    symmetric (half the operations: a rank-k update of sqrt(w) T) and s is its diagonal. The
-    gradient's T_i Q T_i' sees only Q + Q', of which one triangle is enough (half again).
-
-    D comes from one triangle of S: S_kj with k < j gives D_kj and, as E_kj, D_jk,
-        D_kj = scale_k (S_kj (1/s_j + 1/c_j) - s_k / c_j)
-        E_kj = scale_j (S_kj (1/s_k + 1/c_k) - s_j / c_k)
-    and all sums over rows and columns of D are sums over columns of the one and rows of the other.
+    symmetric (half the operations: a rank-k update of sqrt(w) T) and s is its diagonal. With S and
+    s divided by W,
+        C = S - s s', 0 where masked         r_j = 1/s_j + 1/(1 - s_j)       D_kj = scale_k r_j C_kj
+        balance  = sum_j r_j^2 u_j,          u_j = sum_k scale_k^2 C_kj^2
+        gradient = (T_i H T_i' + T_i (b - 2 H s) + const) / W
+                   H_kj = C_kj (scale_k^2 r_j^2 + r_k^2 scale_j^2)
+                   b_j = 2 r_j u_j (1/(1 - s_j)^2 - 1/s_j^2),  const = s'H s - 2 balance - b.s
+    C and H are symmetric: one triangle of each is made, and T_i H T_i' is twice that of the
+    triangle (half the operations again).
     """
 
     def __init__(self, rows: Any, pairs: Pairs) -> None:
@@ -69,12 +78,12 @@ class SymmetricPrimalBalance(PrimalBalance):
         k, j = self._masked
         self._masked_above = k[k < j], j[k < j]
 
-    def _parts(self, w: np.ndarray) -> Iterator[tuple]:
+    def _parts(self, w: np.ndarray, W: float = 1.0) -> Iterator[tuple]:
         if not self._keep:
-            return self.rows.map(partial(_tile_sums, self.pairs), w, adds=True)
+            return self.rows.map(partial(_tile_sums, self.pairs, W), w, adds=True)
         T = self._sides()[1]
         bounds = self.rows.bounds
-        return self.rows.run(lambda b: _sums(T[slice(*b)], w[slice(*b)]), bounds)
+        return self.rows.run(lambda b: _sums(T[slice(*b)], w[slice(*b)], W), bounds)
 
     def row_gradient(self, message: tuple) -> np.ndarray:
         if not self._keep:
@@ -99,9 +108,9 @@ class SymmetricPrimalBalance(PrimalBalance):
         S, s = super()._total(w)
         return [S, s, s]
 
-    def _summands(self, w: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-        """Matrices that add up to S, in this order, and s."""
-        parts, count = self._parts(w), len(self.rows.bounds)
+    def _summands(self, w: np.ndarray, W: float) -> tuple[list[np.ndarray], np.ndarray]:
+        """Matrices that add up to S / W, in this order, and s / W."""
+        parts, count = self._parts(w, W), len(self.rows.bounds)
         # One group: in order, as ``total`` adds it. Held together if the matrices are small.
         held = min(FEW_SUMS // max(1, self.pairs.features.size**2), count)
         if count > 1 and self.rows.groups == [held]:
@@ -110,79 +119,78 @@ class SymmetricPrimalBalance(PrimalBalance):
         S, s = self.rows.total(parts) if count > 1 else next(iter(parts))
         return [S], s.astype(np.float64)
 
-    def _corner(self, summands: list, s: np.ndarray, rates: tuple, k: int, stop: int) -> tuple:
-        """S, D and E of rows k..stop and columns k.., the last two without their scale and 0
-        where k >= j or masked; in memory that the next piece uses again."""
-        dtype, shape = self.rows.dtype, (stop - k, s.size - k)
+    def _covariance(self, summands: list, share: np.ndarray, k: int, stop: int) -> np.ndarray:
+        """C of rows k..stop and columns k.., 0 where k >= j or masked; in memory that the next
+        piece uses again. S is rounded to the dtype of the data once, however it was added."""
+        dtype, shape = self.rows.dtype, (stop - k, share.size - k)
         parts = [M[k:stop, k:] for M in summands]
+        C, share_ = scratch("C", shape, dtype), share.astype(dtype)
         if len(parts) == 1:
             S = parts[0].astype(dtype, copy=False)
-        elif len(parts) == 2:  # rounded once in any case
-            S = np.add(parts[0], parts[1], out=scratch("corner", shape, dtype))
+        elif len(parts) == 2:
+            S = np.add(parts[0], parts[1], out=C)
         else:
-            total = scratch("wide corner", shape, np.float64)
+            total = scratch("wide", shape, np.float64)
             np.copyto(total, parts[0])
             for other in parts[1:]:
                 total += other
-            S = scratch("corner", shape, dtype)
+            S = C
             np.copyto(S, total, casting="same_kind")
-        both, inverse_c, _ = rates
-        s_, shift = s.astype(dtype), scratch("shift", shape, dtype)
-        D = np.multiply(S, both[k:], out=scratch("D", shape, dtype))
-        D -= np.multiply(s_[k:stop, None], inverse_c[k:], out=shift)
-        E = np.multiply(S, both[k:stop, None], out=scratch("E", shape, dtype))
-        E -= np.multiply(inverse_c[k:stop, None], s_[k:], out=shift)
+        shift = np.multiply(share_[k:stop, None], share_[k:], out=scratch("shift", shape, dtype))
+        np.subtract(S, shift, out=C)
+        C[:, : stop - k] *= self._above[: stop - k, : stop - k]
         rows, columns = self._masked_above
         inside = slice(*np.searchsorted(rows, [k, stop]))
-        for M in (D, E):
-            M[:, : stop - k] *= self._above[: stop - k, : stop - k]
-            M[rows[inside] - k, columns[inside] - k] = 0.0
-        return S, D, E
+        if inside.start < inside.stop:
+            C[rows[inside] - k, columns[inside] - k] = 0.0
+        return C
+
+    def _squares(self, C: np.ndarray, k: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """What the pairs of C add to u: of its columns, and of its rows."""
+        square = (self.pairs.scale**2).astype(C.dtype)
+        C2 = np.multiply(C, C, out=scratch("C2", C.shape, C.dtype))
+        return square[k:stop] @ C2, C2 @ square[k:]
+
+    def _over_triangle(self, piece: Any, count: int) -> np.ndarray:
+        """Sums over all pairs, from (of columns, of rows) of each piece of the triangle."""
+        sums = np.zeros((count, self.pairs.features.size))
+        for (k, stop), parts in zip(self._triangle, self._on_threads(piece)):
+            for total, (of_columns, of_rows) in zip(sums, parts):
+                total[k:] += of_columns
+                total[k:stop] += of_rows
+        return sums
 
     def value(self, w: np.ndarray) -> float:
-        summands, s = self._summands(w)
-        rates = self._rates(float(w.sum()), s)[2]
-        square = self.pairs.scale**2
+        summands, share = self._summands(w, float(w.sum()))
 
-        def piece(k: int, stop: int) -> float:
-            _, D, E = self._corner(summands, s, rates, k, stop)
-            return _squares(D, E, square, k, stop)
+        def piece(k: int, stop: int) -> list:
+            return [self._squares(self._covariance(summands, share, k, stop), k, stop)]
 
-        return float(sum(self._on_threads(piece)))
+        u = self._over_triangle(piece, 1)[0]
+        return float(u @ sum(group_rates(share, 1.0)) ** 2)
 
     def value_and_message(self, w: np.ndarray) -> tuple[float, tuple]:
-        summands, s = self._summands(w)
-        inverse_s, inverse_c, rates = self._rates(float(w.sum()), s)
-        both, inverse_c_, _ = rates
-        square = self.pairs.scale**2
-        twice, s_ = (2 * square).astype(both.dtype), s.astype(both.dtype)
-        upper = np.zeros((s.size, s.size), dtype=both.dtype)
+        W, dtype = float(w.sum()), self.rows.dtype
+        summands, share = self._summands(w, W)
+        inverse_s, inverse_c = group_rates(share, 1.0)
+        r, share_ = inverse_s + inverse_c, share.astype(dtype)
+        ours = np.column_stack([self.pairs.scale**2, r**2]).astype(dtype)
+        theirs = np.ascontiguousarray(ours[:, ::-1].T)
+        upper = np.zeros((share.size, share.size), dtype=dtype)
 
         def piece(k: int, stop: int) -> tuple:
-            S, D, E = self._corner(summands, s, rates, k, stop)
-            value = _squares(D, E, square, k, stop)
-            D *= twice[k:stop, None]
-            E *= twice[k:]
-            # Sums over the features (columns of D, rows of E) and over the treatments.
-            QS = np.einsum("kj,kj->j", D, S), np.einsum("kj,kj->k", E, S)
-            xQ = s_[k:stop] @ D, E @ s_[k:]
-            h = inverse_c_[k:stop] @ E, D @ inverse_c_[k:]
-            D *= both[k:]
-            E *= both[k:stop, None]
-            np.add(D, E, out=upper[k:stop, k:])
-            return value, QS, xQ, h
+            C = self._covariance(summands, share, k, stop)
+            squares = self._squares(C, k, stop)
+            H = np.matmul(ours[k:stop], theirs[:, k:], out=scratch("shift", C.shape, dtype))
+            H *= C
+            np.multiply(H, 2.0 / W, out=upper[k:stop, k:])
+            return squares, (share_[k:stop] @ H, H @ share_[k:])
 
-        value, sums = 0.0, np.zeros((3, s.size))
-        for (k, stop), (part, *pairs) in zip(self._triangle, self._on_threads(piece)):
-            value += part
-            for total, (over_columns, over_rows) in zip(sums, pairs):
-                total[k:] += over_columns
-                total[k:stop] += over_rows
-        QS, xQ, h = sums
-        p = QS * inverse_s
-        q = (xQ - QS) * inverse_c
-        v = -(p * inverse_s + q * inverse_c)
-        return value, self._message(upper, v - h, h, float(q @ inverse_c))
+        u, Hs = self._over_triangle(piece, 2)
+        value = float(u @ r**2)
+        b = 2.0 * r * u * (inverse_c**2 - inverse_s**2)
+        const = float(share @ Hs) - 2.0 * value - float(b @ share)
+        return value, self._message(upper, (b - 2.0 * Hs) / W, np.zeros(0), const / W)
 
     def _on_threads(self, function: Any) -> Iterable[Any]:
         """function of the pieces of the triangle, in order, several to a task: waking a thread
@@ -192,8 +200,83 @@ class SymmetricPrimalBalance(PrimalBalance):
         return chain.from_iterable(run(lambda task: [function(*piece) for piece in task], tasks))
 
 
-def _squares(D: np.ndarray, E: np.ndarray, square: np.ndarray, k: int, stop: int) -> float:
-    """||D||^2 + ||E||^2 with their scales: sums in the dtype of D, then in float64."""
-    return float(
-        np.einsum("kj,kj->k", D, D) @ square[k:stop] + np.einsum("kj,kj->j", E, E) @ square[k:]
-    )
+class SymmetricDualBalance(DualBalance):
+    """DualBalance of two-valued columns given each other, none of one source but itself.
+
+    With p = w / W and the features centred at p, M_p = M - 1 m' - m 1' + p'm, m = M p, the treated
+    and the control rows of a treatment have opposite sums of features, so
+        D_j = r_j a_j,  |a_j|^2 = q_j = T_j' N T_j,  N = diag(p) M_p diag(p)
+        balance  = sum_j r_j^2 q_j = <N, T diag(r^2) T'>           n^2 t operations: it is symmetric
+        gradient = 2 / W (sum_j r_j^2 T_ij Y_ij - Y_i (r/c) - T_i b - sum_j r_j q_j / c_j^2)
+                   Y = M_p diag(p) T,  q_j = sum_i p_i T_ij Y_ij,  b_j = r_j q_j (1/s_j^2 - 1/c_j^2)
+    with s divided by W and c = 1 - s; less what a column given itself adds, which is fixed.
+    """
+
+    def __init__(self, rows: Any, pairs: Pairs) -> None:
+        super().__init__(rows, pairs)
+        t = len(pairs.treatments)
+        self.T = np.zeros((rows.n, t), dtype=rows.dtype)
+        for chunk, indicators in zip(self.chunks, self.kept or []):
+            self.T[:, chunk] = indicators
+        self.kept = None
+        step = max(CHUNK // max(rows.n, 1), WORTH_A_THREAD // max(rows.n, 1) ** 2, 1)
+        self.slices = [slice(*ends) for ends in evenly(t, step)]
+
+    @staticmethod
+    def suits(rows: Any, pairs: Pairs) -> bool:
+        """Whether the pairs are of this kind, and the indicators can be kept whole."""
+        k, j = pairs.masked
+        own = pairs.symmetric and np.array_equal(k, j)
+        return own and rows.n * len(pairs.treatments) <= LARGEST_MATRIX
+
+    def _centred(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """M_p diag(p), and p in the dtype of the data."""
+        p_ = p.astype(self.M.dtype)
+        m = self.M @ p_
+        Mp = self.M - m
+        Mp -= (m - p_ @ m)[:, None]
+        Mp *= p_
+        return Mp, p_
+
+    def _rates(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """1/s, 1/c, and what the columns given themselves would add."""
+        inverse_s, inverse_c = group_rates(weighted_indicators(p, self.T), 1.0)
+        return inverse_s, inverse_c, float(self.fixed @ (inverse_s > 0))
+
+    def value(self, w: np.ndarray) -> float:
+        p = w / w.sum()
+        inverse_s, inverse_c, fixed = self._rates(p)
+        N, p_ = self._centred(p)
+        N *= p_[:, None]
+        r = (inverse_s + inverse_c).astype(p_.dtype)
+
+        def part(some: slice) -> float:
+            T = self.T[:, some]
+            rT = np.multiply(T, r[some], out=scratch("rT", T.shape, T.dtype))
+            return float(np.vdot(N, rT @ rT.T))
+
+        return max(0.0, sum(self.rows.run(part, self.slices)) - fixed)
+
+    def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        W = float(w.sum())
+        p = w / W
+        inverse_s, inverse_c, fixed = self._rates(p)
+        Mp, p_ = self._centred(p)
+        r = inverse_s + inverse_c
+        r2 = (r**2).astype(p_.dtype)
+
+        def part(some: slice) -> tuple:
+            T = self.T[:, some]
+            TY = np.matmul(Mp, T, out=scratch("Y", T.shape, T.dtype))
+            TY *= T
+            return p_ @ TY, TY @ r2[some]
+
+        squares, inside = zip(*self.rows.run(part, self.slices))
+        q = np.concatenate(squares).astype(np.float64)
+        b = r * q * (inverse_s**2 - inverse_c**2)
+        gradient = add_up((each,) for each in inside)[0]
+        gradient -= Mp @ (self.T @ (r * inverse_c).astype(p_.dtype))
+        gradient -= self.T @ b.astype(p_.dtype)
+        gradient -= float(r * q @ inverse_c**2)
+        gradient *= 2.0 / W
+        return max(0.0, float(r**2 @ q) - fixed), gradient

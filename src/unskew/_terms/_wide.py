@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,9 @@ from ._scratch import scratch
 from ._sketch import (
     Sketch,
     back_projection,
+    evenly,
     gradient_of_rows,
     group_sums,
-    in_panels,
     on_tile,
     projection,
     rest_of_gradient,
@@ -30,8 +31,12 @@ CHUNK = 2**16
 # Relative standard error that the number of random probes is chosen for.
 PROBE_ERROR = 0.1
 # Sparse rows that the probe form reads together, and the most that it keeps of them.
-JOINED_ROWS = 2**14
+JOINED_ROWS = 2**15
 KEPT_BYTES = 2**28
+# Sums of so many tiles are held together rather than added as they come, and added so many
+# features at a time: these stay in a core's cache.
+FEW_SUMS = 8
+FEW_FEATURES = 512
 
 
 class DualBalance:
@@ -157,6 +162,9 @@ class ProbeBalance:
         self.sketch = Sketch(pairs, np.concatenate(deal), self.n_probes)
         self.sign = 2.0 * rng.integers(0, 2, size=t) - 1.0
         self.group = np.arange(t) % self.n_probes
+        k = self.sketch.masked[0]
+        order = np.argsort(k, kind="stable")
+        self._masked_by_feature = k[order], order
         self._kept: dict[int, Any] = {}
         self._groups, self._keep = self._cut()
 
@@ -169,9 +177,8 @@ class ProbeBalance:
         if not self.rows.sparse:
             return [], False
         height = max(1, bounds[0][1] - bounds[0][0])
-        step = max(1, JOINED_ROWS // height)
-        groups = [range(i, min(i + step, len(bounds))) for i in range(0, len(bounds), step)]
-        per_entry = 1 + 2 * len(self.pairs.treatments) / max(self.pairs.features.size, 1)
+        groups = [range(*ends) for ends in evenly(len(bounds), max(1, JOINED_ROWS // height))]
+        per_entry = 2 + 3 * len(self.pairs.treatments) / max(self.pairs.features.size, 1)
         return groups, 8 * self.rows.X.nnz * per_entry <= KEPT_BYTES
 
     def _map(self, kernel: Any, *vectors: np.ndarray, message: Any = None) -> Iterator[tuple]:
@@ -191,7 +198,7 @@ class ProbeBalance:
             if reading is None:
                 tiles = [self.rows.tile(i, dense=False) for i in group]
                 joined = tiles[0] if len(tiles) == 1 else sp.vstack(tiles, format="csr")
-                reading = sketch.read(joined)
+                reading = sketch.read(joined, self._keep)
                 if self._keep:
                     self._kept[number] = reading
             return start, stop, kernel(reading, *(v[start:stop] for v in vectors), *extra)
@@ -201,28 +208,63 @@ class ProbeBalance:
     def _sums(self, kernel: Any, *vectors: np.ndarray, message: Any = None) -> list[Any]:
         return add_up(part for _, _, part in self._map(kernel, *vectors, message=message))
 
-    def _estimate(self, w: np.ndarray) -> tuple:
+    def _estimate(self, w: np.ndarray, keep: bool) -> tuple:
+        """The value and what it was made of; G = 2 scale R, in panels, if it is to be kept."""
         dtype = self.rows.dtype
         s, x, together = self._sums(group_sums, w)
         inverse_s, inverse_c = group_rates(s, float(w.sum()))
         u = ((inverse_s + inverse_c) * self.sign).astype(dtype)
         offset = self._grouped(inverse_c * self.sign).astype(dtype)
-        panels = self._sums(projection, w.astype(dtype, copy=False), message=(u, offset))
-        R = np.hstack(panels) if len(panels) > 1 else panels[0]
-        R *= self.pairs.scale[:, None]
+        parts = self._map(projection, w.astype(dtype, copy=False), message=(u, offset))
+        sums = [part for _, _, part in islice(parts, FEW_SUMS)]
+        rest = next(parts, None)
+        if rest is not None:  # many: as they come
+            sums = [add_up(chain(sums, [rest[2]], (part for _, _, part in parts)))]
         k, j = self.sketch.masked
         treated = together * inverse_s[j]
         control = (x[k] - together) * inverse_c[j]
         taken = (treated - control) * self.pairs.scale[k] * self.sign[j]
-        np.subtract.at(R, (k, self.group[j]), taken)
-        value = float(np.vdot(R, R))
-        return value, R, inverse_s, inverse_c, u, offset, treated, control
+        value, G = self._finish(sums, taken, keep)
+        return value, G, inverse_s, inverse_c, u, offset, treated, control
+
+    def _finish(self, sums: list, taken: np.ndarray, keep: bool) -> tuple[float, tuple]:
+        """||R||^2 and G from the sums of the tiles, a few features at a time."""
+        scale, k_of, order = self.pairs.scale, *self._masked_by_feature
+        group = self.group[self.sketch.masked[1]][order]
+        taken = taken[order]
+        shapes = [panel.shape for panel in sums[0]]
+        G = tuple(np.empty(shape, dtype=self.rows.dtype) for shape in shapes) if keep else ()
+        firsts = np.cumsum([0, *(width for _, width in shapes)])
+
+        def piece(task: tuple) -> float:
+            p, (a, b) = task
+            R = scratch("R", (b - a, shapes[p][1]), np.float64)
+            np.copyto(R, sums[0][p][a:b])
+            for other in sums[1:]:
+                R += other[p][a:b]
+            R *= scale[a:b, None]
+            some = slice(*np.searchsorted(k_of, [a, b]))
+            here = (group[some] >= firsts[p]) & (group[some] < firsts[p + 1])
+            at = k_of[some][here] - a, group[some][here] - firsts[p]
+            np.subtract.at(R, at, taken[some][here])
+            value = float(np.vdot(R, R))
+            if keep:
+                R *= 2.0 * scale[a:b, None]
+                G[p][a:b] = R
+            return value
+
+        pieces = evenly(self.pairs.features.size, FEW_FEATURES)
+        tasks = [(p, ends) for p in range(len(shapes)) for ends in pieces]
+        several = [tasks[slice(*ends)] for ends in evenly(len(tasks), 8)]
+        run = getattr(self.rows, "run", map)
+        found = run(lambda some: [piece(task) for task in some], several)
+        return float(sum(chain.from_iterable(found))), G
 
     def _grouped(self, values: np.ndarray) -> np.ndarray:
         return np.bincount(self.group, weights=values, minlength=self.n_probes)
 
     def value(self, w: np.ndarray) -> float:
-        return self._estimate(w)[0]
+        return self._estimate(w, False)[0]
 
     def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
         value, message, gradient = self._back(w)
@@ -246,13 +288,15 @@ class ProbeBalance:
 
     def _back(self, w: np.ndarray) -> tuple[float, tuple, np.ndarray]:
         """Value, message, and the part of the gradient that does not go through s and c."""
-        value, R, inverse_s, inverse_c, u, offset, treated, control = self._estimate(w)
+        value, G, inverse_s, inverse_c, u, offset, treated, control = self._estimate(w, True)
         dtype = self.rows.dtype
         k, j = self.sketch.masked
         # The derivative of the masked entries that were taken out of R.
-        pull = -2.0 * self.pairs.scale[k] * R[k, self.group[j]] * self.sign[j]
-        R *= 2.0 * self.pairs.scale[:, None]
-        G = in_panels(R.astype(dtype), self.rows.sparse)
+        of_masked = np.empty(k.size)
+        panel, column = np.divmod(self.group[j], G[0].shape[1])
+        for p, part in enumerate(G):
+            of_masked[panel == p] = part[k[panel == p], column[panel == p]]
+        pull = -of_masked * self.sign[j]
         totals: list[Any] = []
         gradient = np.empty(self.rows.n)
         parts = self._map(back_projection, w.astype(dtype, copy=False), message=(u, offset, G))
