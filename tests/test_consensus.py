@@ -94,11 +94,11 @@ def test_runs_that_all_leave_clusters_empty_are_put_together():
 
 
 def explained_by(x):
-    """Variance that labels explain, of one column."""
+    """Share of the variance of one column that labels explain."""
 
     def explained(labels):
         inside = sum(((x[labels == k] - x[labels == k].mean()) ** 2).sum() for k in set(labels))
-        return ((x - x.mean()) ** 2).sum() - inside
+        return 1 - inside / ((x - x.mean()) ** 2).sum()
 
     return explained
 
@@ -124,6 +124,12 @@ def test_all_runs_vote_where_what_they_agree_on_explains_enough():
     _, same, alike = _votes.agree(runs, 3, np.ones(60))
     assert np.array_equal(own, same)
     assert np.array_equal(confidence, alike)
+
+
+def test_all_runs_vote_where_there_is_nothing_to_explain():
+    _, runs = random_runs(np.random.default_rng(6))
+    voters, *_ = _votes.elect(runs, 3, np.ones(60), lambda labels: -1e-16 * (labels[0] + 1))
+    assert voters.size == len(runs)
 
 
 # --------------------------------------------------------------------------------- the estimator

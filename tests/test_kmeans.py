@@ -176,3 +176,27 @@ def test_sparse_ties_go_to_the_lowest_centre_as_dense_ones_do(rng):
     assert not (dense == 3).any()
     exact = ((X[:, None] - C) ** 2).sum(2)
     np.testing.assert_array_equal(dense, exact.argmin(1))
+
+
+def test_sparse_rows_are_labelled_in_tall_tiles_unless_they_become_dense(rng, monkeypatch):
+    monkeypatch.setattr("unskew._blocks.TALL_TILE", 40)
+    monkeypatch.setattr("unskew._blocks.tile_rows", lambda shape, sparse: 7)
+    X = (rng.random((90, 6)) < 0.4).astype(float)
+    rows, dense = Rows(sp.csr_array(X), n_threads=1), Rows(X, n_threads=1)
+    assert rows.tall().bounds == [(0, 40), (40, 80), (80, 90)]
+    some = rows.some(30)
+    assert some.tall() is some
+    seen = []
+
+    class Form(_kmeans.Form):
+        def of(self, F):
+            seen.append(F.shape[0])
+            return super().of(F)
+
+    C = rng.random((3, 6))
+    for offset, height in ((np.zeros(6), 40), (np.full(6, 0.5), 7)):
+        distance = _kmeans.Distance(np.arange(6), form=Form(offset, np.ones(6), True))
+        seen.clear()
+        found = _kmeans.label(rows, distance, C)
+        assert max(seen) == height
+        np.testing.assert_array_equal(found.labels, _kmeans.label(dense, distance, C).labels)

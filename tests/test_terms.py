@@ -308,7 +308,7 @@ def test_sparse_rows_read_together_or_apart_give_the_same(rng, monkeypatch):
 
 
 def test_sparse_rows_in_small_pieces_give_the_same(rng, monkeypatch):
-    X = sp.csr_array((rng.random((3000, 40)) < 0.1).astype(np.float64))
+    X = sp.csr_array((rng.random((3000, 40)) < 0.3).astype(np.float64))
     w = rng.random(3000)
     _, encoded = make_loss(X)
     whole = ProbeBalance(encoded.rows, encoded.rectangles[0], 0, n_probes=8)
@@ -326,9 +326,12 @@ def test_sparse_rows_in_small_pieces_give_the_same(rng, monkeypatch):
 
 
 @pytest.mark.parametrize("values", [(0.0, 1.0), (0.0, 3.0), (-2.0, 0.0)])
-def test_sparse_rows_with_one_treatment_a_column_are_read_entry_by_entry(values, rng, monkeypatch):
+def test_sparse_rows_with_one_treatment_a_column_are_read_entry_by_entry(values, rng):
     X = np.where(rng.random((300, 30)) < 0.2, *reversed(values))
-    _, encoded = make_loss(sp.csr_array(X))
+    X[5] = 0
+    rows = sp.csr_array(X)
+    rows.data[::9] = 0  # stored, but 0
+    _, encoded = make_loss(rows)
     sketch = ProbeBalance(encoded.rows, encoded.rectangles[0], 0, n_probes=7).sketch
     tile = encoded.rows.tile(0, dense=False)
     fast = sketch.read(tile)
@@ -348,7 +351,7 @@ def test_forms_for_columns_given_themselves_equal_the_general_ones(kind, rng, mo
 
     monkeypatch.setattr("unskew._terms._symmetric.PIECE", 50)
     monkeypatch.setattr("unskew._terms._symmetric.WORTH_A_THREAD", 1)
-    monkeypatch.setattr("unskew._terms._symmetric.CHUNK", 100)
+    monkeypatch.setattr("unskew._terms._symmetric.SLICE", 7)
     monkeypatch.setattr("unskew._blocks.tile_rows", lambda shape, sparse: 9)
     X = make_data(kind, rng, n=40, d=60)
     X[:, 7] = X.min()
@@ -371,18 +374,29 @@ def test_forms_for_columns_given_themselves_equal_the_general_ones(kind, rng, mo
 
 @pytest.mark.parametrize("form", ["primal", "dual"])
 @pytest.mark.parametrize("size", [1e-8, 1e8])
-def test_float32_forms_stand_weights_of_any_size(form, size, rng):
-    X = make_data("binary", rng, n=40, d=60).astype(np.float32)
-    w = rng.random(40)
+@pytest.mark.parametrize("share", [0.03, 0.4, 0.97])
+def test_float32_forms_stand_weights_of_any_size_and_rare_values(form, size, share, rng):
+    X = (rng.random((300, 500)) < share).astype(np.float32)
+    w = rng.random(300)
     exact, _ = make_loss(X.astype(np.float64), form="primal")
     loss, _ = make_loss(X, form=form)
     value, gradient = exact.value_and_gradient(w)
     own_value, own_gradient = loss.value_and_gradient(size * w)
-    assert own_value == pytest.approx(value, rel=1e-4)
-    assert loss.value(size * w) == pytest.approx(value, rel=1e-4)
-    np.testing.assert_allclose(
-        size * own_gradient, gradient, rtol=1e-3, atol=1e-4 * np.abs(gradient).max()
-    )
+    assert own_value == pytest.approx(value, rel=1e-5)
+    assert loss.value(size * w) == pytest.approx(value, rel=1e-5)
+    error = np.abs(size * own_gradient - gradient).max()
+    assert error < 1e-4 * np.abs(gradient).max()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])
+def test_without_any_weight_there_is_nothing_to_balance(form, storage, rng):
+    X = storage(make_data("binary", rng, n=20, d=30))
+    loss, _ = make_loss(X, form=form)
+    assert loss.value(np.zeros(20)) == 0
+    value, gradient = loss.value_and_gradient(np.zeros(20))
+    assert value == 0
+    assert not gradient.any()
 
 
 def test_what_a_kernel_returns_does_not_change_with_the_next_tile(rng):

@@ -110,7 +110,7 @@ class Rows:
     def tall(self) -> Rows:
         """CSR rows in taller tiles, for kernels that leave them CSR: short calls of many threads
         wait for each other."""
-        if not self.sparse or self.places is not self.bounds:
+        if self.places is not self.bounds:
             return self
         tall = copy(self)
         tall.bounds = tall.places = cut(0, self.n, TALL_TILE)

@@ -227,7 +227,7 @@ def update(rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, C: 
 
     A centre lies at 0, the starting mean, in a column that none of its rows has a value of.
     """
-    K, rows = C.shape[0], _tall(rows)
+    K, rows = C.shape[0], _tall(rows, distance)
     parts = rows.map(
         lambda tile, w_, labels_: cluster_sums(
             distance.of(tile), w_, labels_, K, distance.gaps(tile)
@@ -256,7 +256,7 @@ def means(totals: list, distance: Distance, C: np.ndarray, n: int) -> tuple:
 
 def label_and_sum(rows: Any, distance: Distance, w: np.ndarray, C: np.ndarray) -> tuple:
     """``label``, and the sums from which ``update`` would make the next centres: one pass."""
-    K, rows = C.shape[0], _tall(rows)
+    K, rows = C.shape[0], _tall(rows, distance)
     C_ = by_column(C, rows)
 
     def both(tile: Any, w_: np.ndarray) -> tuple:
@@ -272,8 +272,10 @@ def label_and_sum(rows: Any, distance: Distance, w: np.ndarray, C: np.ndarray) -
     return Clusters(labels, e, C), totals
 
 
-def _tall(rows: Any) -> Any:
-    return rows.tall() if rows.sparse else rows
+def _tall(rows: Any, distance: Distance) -> Any:
+    """Taller tiles of CSR rows, unless the distance makes them dense."""
+    dense = distance.form is not None and distance.form.offset.any()
+    return rows.tall() if rows.sparse and not dense else rows
 
 
 def by_column(C: np.ndarray, rows: Any) -> np.ndarray:
@@ -283,7 +285,7 @@ def by_column(C: np.ndarray, rows: Any) -> np.ndarray:
 
 def label(rows: Any, distance: Distance, C: np.ndarray) -> Clusters:
     """argmin_labels of the same sum: nearest centres. Weights do not enter."""
-    labels, e, rows = np.empty(rows.n, dtype=np.int32), np.empty(rows.n), _tall(rows)
+    labels, e, rows = np.empty(rows.n, dtype=np.int32), np.empty(rows.n), _tall(rows, distance)
     C_ = by_column(C, rows)
     parts = rows.map(lambda tile: assign(distance.of(tile), C_, distance.gaps(tile)), dense=False)
     for (start, stop), (some_labels, some_e) in zip(rows.bounds, parts):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -257,6 +258,12 @@ def weighted_indicators(w: np.ndarray, T: np.ndarray) -> np.ndarray:
 def sum_of_squares(D: np.ndarray) -> float:
     """||D||^2, row by row in the dtype of D, then in float64."""
     return float(np.einsum("kj,kj->k", D, D).sum(dtype=np.float64))
+
+
+def evenly(n: int, step: int) -> list[tuple[int, int]]:
+    """0 to n in parts of about one size, none above ``step``."""
+    ends = np.linspace(0, n, max(1, -(-n // step)) + 1).astype(int).tolist()
+    return list(pairwise(ends))
 
 
 def add_up(parts: Any) -> list[Any]:

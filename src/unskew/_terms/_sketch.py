@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from ._pairs import Pairs, SparseIndicators, Treatments, csr_of, take_columns
+from ._pairs import Pairs, SparseIndicators, Treatments, csr_of, evenly, take_columns
 from ._scratch import scratch
+
+# Rows, and columns, of sparse data that are worked on at a time: 200 probes of so many fit a core's
+# cache.
+FEW_ROWS = 1024
+FEW_COLUMNS = 2500
+# Columns of the d x m matrices that sparse rows are multiplied with at once: each stored entry
+# reads one row of them, and of 100 columns more rows stay in the cache (measured 1.3 to 2 times
+# faster than 200; 50 and fewer were no better).
+PANEL = 100
 
 
 class Sketch:
@@ -67,14 +75,26 @@ class Chunk(NamedTuple):
     which: slice
 
 
-class DenseReading(NamedTuple):
-    """F and T of a dense tile; T a chunk of m columns at a time."""
+class SomeRows(NamedTuple):
+    """Some rows of a reading; of CSR rows also their entries of T, and where rows begin there."""
 
-    sketch: Sketch
-    F: np.ndarray
-    tile: np.ndarray
+    rows: slice
+    entries: slice = slice(0)
+    indptr: np.ndarray = np.zeros(1, dtype=np.int32)
 
-    def grouped(self, u: np.ndarray) -> np.ndarray:
+
+class DenseReading:
+    """F and T of a dense tile, all rows at once; T a chunk of m columns at a time."""
+
+    def __init__(self, sketch: Sketch, F: np.ndarray, tile: np.ndarray) -> None:
+        self.sketch, self.F, self.tile = sketch, F, tile
+        self.pieces, self.panels = [SomeRows(slice(0, len(tile)))], [slice(0, sketch.m)]
+
+    def transposed_times(self, V: np.ndarray) -> np.ndarray:
+        """F' V."""
+        return self.F.T @ V
+
+    def grouped(self, u: np.ndarray, piece: SomeRows) -> np.ndarray:
         """T diag(u), columns of each group added up: n x m."""
         out = scratch("grouped", (len(self.tile), self.sketch.m), self.tile.dtype)
         out[:] = 0.0
@@ -84,7 +104,7 @@ class DenseReading(NamedTuple):
             out[:, : T.shape[1]] += np.multiply(T, u[chunk.places], out=part[:, : T.shape[1]])
         return out
 
-    def sums(self, V: np.ndarray) -> np.ndarray:
+    def sums(self, V: np.ndarray, piece: SomeRows) -> np.ndarray:
         """sum_i T_ij V_ig of each treatment j and its group g."""
         parts = [
             np.einsum("ij,ij->j", T, V[:, : T.shape[1]])
@@ -124,8 +144,9 @@ class SparseReading:
         self.sketch, self.F, self.T, self.products = sketch, F, T, products
         _, entries = T
         self.group = entries.indices % sketch.m
+        self.panels = [slice(*ends) for ends in evenly(sketch.m, PANEL)]
         self.pieces = [
-            SparseRows(
+            SomeRows(
                 slice(a, b),
                 slice(int(entries.indptr[a]), int(entries.indptr[b])),
                 entries.indptr[a : b + 1] - entries.indptr[a],
@@ -133,14 +154,12 @@ class SparseReading:
             for a, b in evenly(F.shape[0], FEW_ROWS)
         ]
         # The transposed product adds to rows of its result all over the place: in blocks of
-        # columns these stay in the cache too.
-        self.blocks = [(0, F.shape[1], F)]
-        if again and F.shape[1] > 2 * FEW_COLUMNS:
-            self.blocks = [
-                (a, b, sp.csr_array(F[:, a:b])) for a, b in evenly(F.shape[1], FEW_COLUMNS)
-            ]
+        # columns these stay in the cache too. Worth it where rows have entries in most blocks.
+        self.blocks, cuts = [(0, F.shape[1], F)], evenly(F.shape[1], FEW_COLUMNS)
+        if again and F.nnz >= 2 * F.shape[0] * len(cuts) > 2 * F.shape[0]:
+            self.blocks = [(a, b, sp.csr_array(F[:, a:b])) for a, b in cuts]
 
-    def grouped(self, u: np.ndarray, piece: SparseRows) -> np.ndarray:
+    def grouped(self, u: np.ndarray, piece: SomeRows) -> np.ndarray:
         """T diag(u), columns of each group added up, of some rows."""
         base, entries = self.T
         m, own = self.sketch.m, piece.entries
@@ -152,7 +171,7 @@ class SparseReading:
             out += np.bincount(np.arange(u.size) % m, weights=base * u, minlength=m)
         return out
 
-    def sums(self, V: np.ndarray, piece: SparseRows) -> np.ndarray:
+    def sums(self, V: np.ndarray, piece: SomeRows) -> np.ndarray:
         """sum_i T_ij V_ig of each treatment j and its group g, over some rows."""
         base, entries = self.T
         m, own = self.sketch.m, piece.entries
@@ -178,36 +197,6 @@ class SparseReading:
         return self.T.times(by_treatment[:, None])[:, 0] + self.products @ by_product
 
 
-class SparseRows(NamedTuple):
-    """Some rows of a SparseReading: their entries of T, and where rows begin among them."""
-
-    rows: slice
-    entries: slice
-    indptr: np.ndarray
-
-
-# Rows, and columns, of sparse data that are worked on at a time: 200 probes of so many fit a core's
-# cache.
-FEW_ROWS = 1024
-FEW_COLUMNS = 2500
-
-
-def evenly(n: int, step: int) -> list[tuple[int, int]]:
-    """0 to n in parts of about one size, none above ``step``."""
-    ends = np.linspace(0, n, max(1, -(-n // step)) + 1).astype(int).tolist()
-    return list(pairwise(ends))
-
-
-# Columns of the d x m matrices that sparse rows are multiplied with at once: each stored entry
-# reads one row of them, and of 100 columns more rows stay in the cache (measured 1.3 to 2 times
-# faster than 200; 50 and fewer were no better).
-PANEL = 100
-
-
-def panels_of(m: int) -> list[slice]:
-    return [slice(p, min(p + PANEL, m)) for p in range(0, m, PANEL)]
-
-
 def through(F: Any, G: tuple[np.ndarray, ...]) -> list[np.ndarray]:
     """F times G, in panels: all rows with one panel, then all with the next."""
     return [F @ panel for panel in G]
@@ -215,6 +204,8 @@ def through(F: Any, G: tuple[np.ndarray, ...]) -> list[np.ndarray]:
 
 def side_by_side(panels: list[np.ndarray], rows: slice) -> np.ndarray:
     """Some rows of all panels, for a moment."""
+    if len(panels) == 1:
+        return panels[0][rows]
     widths = [panel.shape[1] for panel in panels]
     out, at = scratch("through", (rows.stop - rows.start, sum(widths)), panels[0].dtype), 0
     for panel, width in zip(panels, widths):
@@ -237,34 +228,21 @@ def group_sums(reading: Reading, w: np.ndarray) -> tuple:
 def projection(reading: Reading, w: np.ndarray, message: tuple) -> tuple:
     """X' diag(w) A Z, with A Z = T diag(u) added up by groups - offset; in panels."""
     u, offset = message
-    if isinstance(reading, DenseReading):
-        AZ = reading.grouped(u)
-        AZ -= offset
-        AZ *= w[:, None]
-        return (reading.F.T @ AZ,)
-    panels = panels_of(reading.sketch.m)
     parts = [
         scratch(f"panel {i}", (w.size, p.stop - p.start), offset.dtype)
-        for i, p in enumerate(panels)
+        for i, p in enumerate(reading.panels)
     ]
     for piece in reading.pieces:
         AZ = reading.grouped(u, piece)
         AZ -= offset
-        AZ *= w[piece.rows, None]
-        for p, part in zip(panels, parts):
-            part[piece.rows] = AZ[:, p]
+        for p, part in zip(reading.panels, parts):
+            np.multiply(AZ[:, p], w[piece.rows, None], out=part[piece.rows])
     return tuple(reading.transposed_times(part) for part in parts)
 
 
 def back_projection(reading: Reading, w: np.ndarray, message: tuple) -> tuple:
     """Row by row X G . A Z; then, of diag(w) X G, the sums per treatment and over all rows."""
     u, offset, G = message
-    if isinstance(reading, DenseReading):
-        XG, AZ = reading.F @ G[0], reading.grouped(u)
-        AZ -= offset
-        direct = np.einsum("ip,ip->i", XG, AZ)
-        XG *= w[:, None]
-        return direct, reading.sums(XG), XG.sum(0)
     panels, direct = through(reading.F, G), np.empty(w.size, dtype=offset.dtype)
     by_treatment, all_rows = np.zeros(u.size), np.zeros(offset.size)
     for piece in reading.pieces:
@@ -285,14 +263,9 @@ def rest_of_gradient(reading: Reading, message: tuple) -> np.ndarray:
 
 def gradient_of_rows(reading: Reading, message: tuple) -> np.ndarray:
     _, u, offset, G, *_ = message
-    rest = rest_of_gradient(reading, message)
-    if isinstance(reading, DenseReading):
-        AZ = reading.grouped(u)
-        AZ -= offset
-        return np.einsum("ip,ip->i", reading.F @ G[0], AZ) + rest
-    panels = through(reading.F, G)
+    out, panels = rest_of_gradient(reading, message), through(reading.F, G)
     for piece in reading.pieces:
         AZ = reading.grouped(u, piece)
         AZ -= offset
-        rest[piece.rows] += np.einsum("ip,ip->i", side_by_side(panels, piece.rows), AZ)
-    return rest
+        out[piece.rows] += np.einsum("ip,ip->i", side_by_side(panels, piece.rows), AZ)
+    return out

@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 
 from ._blas import times_upper
-from ._pairs import Pairs, add_up, group_rates, weighted_indicators
+from ._pairs import Pairs, add_up, evenly, group_rates, weighted_indicators
 from ._primal import PrimalBalance, times_weight
 from ._scratch import scratch
-from ._sketch import evenly
-from ._wide import CHUNK, LARGEST_MATRIX, DualBalance
+from ._wide import LARGEST_MATRIX, DualBalance
 
 # Entries of the pieces of a triangle that a thread works on: few, for threads that make many short
 # calls wait for each other.
 PIECE = 2**17
 # Operations (multiply and add) below which a product is not worth another thread.
 WORTH_A_THREAD = 2**25
+# Columns of the products of the dual form, at least.
+SLICE = 512
 # Entries of the sums of all tiles that are held together rather than added as they come.
 FEW_SUMS = 2**23
 
@@ -161,7 +162,10 @@ class SymmetricPrimalBalance(PrimalBalance):
         return sums
 
     def value(self, w: np.ndarray) -> float:
-        summands, share = self._summands(w, float(w.sum()))
+        W = float(w.sum())
+        if not W > 0:
+            return 0.0
+        summands, share = self._summands(w, W)
 
         def piece(k: int, stop: int) -> list:
             return [self._squares(self._covariance(summands, share, k, stop), k, stop)]
@@ -170,13 +174,15 @@ class SymmetricPrimalBalance(PrimalBalance):
         return float(u @ sum(group_rates(share, 1.0)) ** 2)
 
     def value_and_message(self, w: np.ndarray) -> tuple[float, tuple]:
-        W, dtype = float(w.sum()), self.rows.dtype
+        W, dtype, d = float(w.sum()), self.rows.dtype, self.pairs.features.size
+        if not W > 0:
+            return 0.0, self._message(np.zeros((d, d), dtype), np.zeros(d), np.zeros(0), 0.0)
         summands, share = self._summands(w, W)
         inverse_s, inverse_c = group_rates(share, 1.0)
         r, share_ = inverse_s + inverse_c, share.astype(dtype)
         ours = np.column_stack([self.pairs.scale**2, r**2]).astype(dtype)
         theirs = np.ascontiguousarray(ours[:, ::-1].T)
-        upper = np.zeros((share.size, share.size), dtype=dtype)
+        upper = np.zeros((d, d), dtype=dtype)
 
         def piece(k: int, stop: int) -> tuple:
             C = self._covariance(summands, share, k, stop)
@@ -215,12 +221,17 @@ class SymmetricDualBalance(DualBalance):
     def __init__(self, rows: Any, pairs: Pairs) -> None:
         super().__init__(rows, pairs)
         t = len(pairs.treatments)
-        self.T = np.zeros((rows.n, t), dtype=rows.dtype)
-        for chunk, indicators in zip(self.chunks, self.kept or []):
-            self.T[:, chunk] = indicators
-        self.kept = None
-        step = max(CHUNK // max(rows.n, 1), WORTH_A_THREAD // max(rows.n, 1) ** 2, 1)
+        self.T = np.empty((rows.n, t), dtype=rows.dtype)
+        for number, chunk in enumerate(self.chunks):
+            T = self._indicators(number)
+            # The rarer of the two values: sums over almost all rows would lose their digits. It
+            # turns the sign of D_j and nothing else.
+            self.T[:, chunk] = np.where(T.mean(axis=0, dtype=np.float64) > 0.5, 1 - T, T)
+        step = max(SLICE, WORTH_A_THREAD // max(rows.n, 1) ** 2)
         self.slices = [slice(*ends) for ends in evenly(t, step)]
+
+    def _keep(self) -> None:
+        """Whole, as T."""
 
     @staticmethod
     def suits(rows: Any, pairs: Pairs) -> bool:
@@ -244,7 +255,10 @@ class SymmetricDualBalance(DualBalance):
         return inverse_s, inverse_c, float(self.fixed @ (inverse_s > 0))
 
     def value(self, w: np.ndarray) -> float:
-        p = w / w.sum()
+        W = float(w.sum())
+        if not W > 0:
+            return 0.0
+        p = w / W
         inverse_s, inverse_c, fixed = self._rates(p)
         N, p_ = self._centred(p)
         N *= p_[:, None]
@@ -253,12 +267,15 @@ class SymmetricDualBalance(DualBalance):
         def part(some: slice) -> float:
             T = self.T[:, some]
             rT = np.multiply(T, r[some], out=scratch("rT", T.shape, T.dtype))
-            return float(np.vdot(N, rT @ rT.T))
+            product = np.matmul(rT, rT.T, out=scratch("rTT", N.shape, N.dtype))
+            return float(np.vdot(N, product))
 
         return max(0.0, sum(self.rows.run(part, self.slices)) - fixed)
 
     def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
         W = float(w.sum())
+        if not W > 0:
+            return 0.0, np.zeros(w.size)
         p = w / W
         inverse_s, inverse_c, fixed = self._rates(p)
         Mp, p_ = self._centred(p)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ._pairs import Pairs, add_up, group_rates, weighted_indicators
+from ._pairs import Pairs, add_up, evenly, group_rates, weighted_indicators
 from ._scratch import scratch
 from ._sketch import (
     Sketch,
     back_projection,
-    evenly,
     gradient_of_rows,
     group_sums,
     on_tile,
@@ -27,15 +26,16 @@ from ._sketch import (
 # A d x t matrix beyond this many entries is not formed (2**24 float64 = 128 MB each).
 LARGEST_MATRIX = 2**24
 # Entries of the rows x treatments matrices that a thread works on: a few of them fit its cache.
-CHUNK = 2**16
+# But not fewer columns than this: narrow products are slow.
+CHUNK, NARROWEST = 2**16, 256
 # Relative standard error that the number of random probes is chosen for.
 PROBE_ERROR = 0.1
 # Sparse rows that the probe form reads together, and the most that it keeps of them.
 JOINED_ROWS = 2**15
 KEPT_BYTES = 2**28
-# Sums of so many tiles are held together rather than added as they come, and added so many
-# features at a time: these stay in a core's cache.
-FEW_SUMS = 8
+# Entries of the sums of all tiles that are held together rather than added as they come; so many
+# features of them are then added at a time: these stay in a core's cache.
+FEW_SUMS = 2**25
 FEW_FEATURES = 512
 
 
@@ -52,7 +52,7 @@ class DualBalance:
 
     def __init__(self, rows: Any, pairs: Pairs) -> None:
         self.rows, self.pairs = rows, pairs
-        step = max(1, CHUNK // max(rows.n, 1))
+        step = max(NARROWEST, CHUNK // max(rows.n, 1))
         starts = range(0, len(pairs.treatments), step)
         self.chunks = [np.arange(i, min(i + step, len(pairs.treatments))) for i in starts]
         M = np.zeros((rows.n, rows.n), dtype=rows.dtype)
@@ -60,10 +60,7 @@ class DualBalance:
             F = self._features(np.arange(i, min(i + step, pairs.features.size)))
             M += F @ F.T
         self.M = M
-        # The indicators are kept where they are no larger than the other matrices allowed here.
-        self.kept = None
-        if rows.n * len(pairs.treatments) <= LARGEST_MATRIX:
-            self.kept = [self._indicators(number) for number in range(len(self.chunks))]
+        self.kept = self._keep()
         k, j = pairs.masked
         own_gap = np.where(pairs.treatments.column[j] == pairs.features[k], pairs.gap[k], np.nan)
         fixed = np.isfinite(own_gap)
@@ -75,6 +72,12 @@ class DualBalance:
             for chunk in self.chunks
             for inside in [~fixed & (j >= chunk[0]) & (j <= chunk[-1])]
         ]
+
+    def _keep(self) -> list[np.ndarray] | None:
+        """The indicators where they are no larger than the other matrices allowed here."""
+        if self.rows.n * len(self.pairs.treatments) > LARGEST_MATRIX:
+            return None
+        return [self._indicators(number) for number in range(len(self.chunks))]
 
     def _indicators(self, number: int) -> np.ndarray:
         treatments = self.pairs.treatments.take(self.chunks[number])
@@ -178,7 +181,7 @@ class ProbeBalance:
             return [], False
         height = max(1, bounds[0][1] - bounds[0][0])
         groups = [range(*ends) for ends in evenly(len(bounds), max(1, JOINED_ROWS // height))]
-        per_entry = 2 + 3 * len(self.pairs.treatments) / max(self.pairs.features.size, 1)
+        per_entry = 3 + 4 * len(self.pairs.treatments) / max(self.pairs.features.size, 1)
         return groups, 8 * self.rows.X.nnz * per_entry <= KEPT_BYTES
 
     def _map(self, kernel: Any, *vectors: np.ndarray, message: Any = None) -> Iterator[tuple]:
@@ -215,11 +218,11 @@ class ProbeBalance:
         inverse_s, inverse_c = group_rates(s, float(w.sum()))
         u = ((inverse_s + inverse_c) * self.sign).astype(dtype)
         offset = self._grouped(inverse_c * self.sign).astype(dtype)
-        parts = self._map(projection, w.astype(dtype, copy=False), message=(u, offset))
-        sums = [part for _, _, part in islice(parts, FEW_SUMS)]
-        rest = next(parts, None)
-        if rest is not None:  # many: as they come
-            sums = [add_up(chain(sums, [rest[2]], (part for _, _, part in parts)))]
+        mapped = self._map(projection, w.astype(dtype, copy=False), message=(u, offset))
+        parts = (part for _, _, part in mapped)
+        size = self.pairs.features.size * self.n_probes
+        few = len(self._groups or self.rows.bounds) * size <= FEW_SUMS
+        sums = list(parts) if few else [add_up(parts)]
         k, j = self.sketch.masked
         treated = together * inverse_s[j]
         control = (x[k] - together) * inverse_c[j]
@@ -280,7 +283,7 @@ class ProbeBalance:
         """The derivative in the weight of each row, which need not be those of the message."""
         other = copy(self)
         other.sketch = Sketch(self.pairs, message[0], message[2].size)
-        other._kept = {}
+        other._kept, other._keep = {}, False
         out = np.empty(self.rows.n)
         for start, stop, part in other._map(gradient_of_rows, message=message):
             out[start:stop] = part
@@ -293,9 +296,13 @@ class ProbeBalance:
         k, j = self.sketch.masked
         # The derivative of the masked entries that were taken out of R.
         of_masked = np.empty(k.size)
-        panel, column = np.divmod(self.group[j], G[0].shape[1])
-        for p, part in enumerate(G):
-            of_masked[panel == p] = part[k[panel == p], column[panel == p]]
+        first = 0
+        for part in G:
+            here = np.flatnonzero(
+                (self.group[j] >= first) & (self.group[j] < first + part.shape[1])
+            )
+            of_masked[here] = part[k[here], self.group[j][here] - first]
+            first += part.shape[1]
         pull = -of_masked * self.sign[j]
         totals: list[Any] = []
         gradient = np.empty(self.rows.n)

@@ -37,6 +37,8 @@ logger = logging.getLogger("unskew")
 
 # Parameters that DCKM does not have.
 OWN = ("n_runs", "max_samples", "n_jobs")
+# Of dense rows, so many entries are enough to say what a partition explains.
+ENTRIES = 2**25
 # Parameters of DCKM that a consensus does not have, at their values there.
 FIXED = {"checkpoint": None, "checkpoint_seconds": 60.0, "resume": True}
 
@@ -608,8 +610,10 @@ def one_kmeans(rows, distance, w, present, K, init, n_init, size, seed) -> tuple
 
 
 def _explained(rows: Any, distance: Any, w: np.ndarray, K: int) -> Callable[[np.ndarray], float]:
-    """A function of labels: the weighted variance that they explain, of at most 20,000 rows."""
+    """A function of labels: the share of the weighted variance that they explain, on some rows."""
     some = _votes.few_rows(rows.n)
+    if not rows.sparse and some.size * rows.d > ENTRIES:
+        some = some[:: -(-some.size * rows.d // ENTRIES)]
     few, w = (rows, w) if some.size == rows.n else (_some_rows(rows, some), w[some])
 
     def left(labels: np.ndarray, K: int) -> float:
@@ -617,7 +621,7 @@ def _explained(rows: Any, distance: Any, w: np.ndarray, K: int) -> Callable[[np.
             return float(w @ start_clusters(few, distance, w, K, labels, None).e)
 
     total = left(np.zeros(some.size, dtype=np.int32), 1)
-    return lambda labels: total - left(labels[some], K)
+    return lambda labels: 1.0 - left(labels[some], K) / total if total > 0 else 0.0
 
 
 def _some_rows(rows: Any, which: np.ndarray) -> Rows:

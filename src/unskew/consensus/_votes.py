@@ -116,16 +116,16 @@ def elect(
 ) -> tuple[np.ndarray, Votes, np.ndarray, np.ndarray]:
     """The runs that vote, and their votes, labels and confidence.
 
-    explained: the variance that a partition of some of the rows explains, given labels of all. All
-    runs vote, unless what they agree on explains less than ENOUGH of what the best run does: then
-    the better half of them, and so on.
+    explained: the share of the variance that a partition explains. All runs vote, unless what they
+    agree on explains less than ENOUGH of what the best run does: then the better half of them, and
+    so on. Where no run explains anything, none is better.
     """
     alone = np.array([explained(labels_r) for labels_r in labels])
     order, count = np.argsort(-alone, kind="stable"), len(labels)
     while True:
         voters = np.sort(order[:count])
         votes, own, confidence = agree(labels[voters], K, a)
-        if count == 1 or explained(own) >= ENOUGH * alone.max():
+        if count == 1 or alone.max() < 1e-9 or explained(own) >= ENOUGH * alone.max():
             return voters, votes, own, confidence
         count = (count + 1) // 2
 
