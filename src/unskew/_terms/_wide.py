@@ -181,8 +181,11 @@ class ProbeBalance:
             return [], False
         height = max(1, bounds[0][1] - bounds[0][0])
         groups = [range(*ends) for ends in evenly(len(bounds), max(1, JOINED_ROWS // height))]
-        per_entry = 3 + 4 * len(self.pairs.treatments) / max(self.pairs.features.size, 1)
-        return groups, 8 * self.rows.X.nnz * per_entry <= KEPT_BYTES
+        # Bytes of an entry: of F and its blocks; of T, its groups and the masked products.
+        item = self.rows.dtype.itemsize
+        treatments = len(self.pairs.treatments) / max(self.pairs.features.size, 1)
+        per_entry = 2 * (item + 5) + (2 * item + 12) * treatments
+        return groups, self.rows.X.nnz * per_entry <= KEPT_BYTES
 
     def _map(self, kernel: Any, *vectors: np.ndarray, message: Any = None) -> Iterator[tuple]:
         """(first row, last row, kernel(reading, rows of each vector, message)), in order."""
