@@ -17,6 +17,7 @@ from scipy.stats import spearmanr
 from sklearn.utils import Bunch
 
 from ..baselines import DecorrelatedKMeans, PlainKMeans, RegressOutKMeans
+from ..consensus import ConsensusDCKM
 from ..datasets import load_nass_cds, load_nhanes, load_surf
 from ..dckm import DCKM
 from ..metrics import adjusted_rand_index, association
@@ -46,6 +47,10 @@ METHODS = {
     ),
     "unskew, all pairs": lambda K, s, seed: DCKM(K, random_state=seed, **START),
     "unskew, suspects named": lambda K, s, seed: DCKM(K, suspects=s, random_state=seed, **START),
+    # Its own starts: 20 runs, effects of the suspects taken out.
+    "unskew, consensus, suspects named": lambda K, s, seed: ConsensusDCKM(
+        K, suspects=s, random_state=seed
+    ),
 }
 TRUE_WEIGHTS = "k-means with the true weights"
 CEILING = "k-means on unbiased data (ceiling)"
