@@ -8,8 +8,9 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 
-from unskew import DCKM, DecorrelationWeights
+from unskew import DCKM, ConsensusDCKM, DecorrelationWeights
 from unskew.diagnostics import (
     METHODS,
     Evidence,
@@ -662,3 +663,38 @@ def test_effects_of_suspects_are_measured_on_corrected_columns():
     assert {e.suspect for e in own.effects} == {f"column {j}" for j in data.suspects}
     assert all(int(e.feature.split()[1]) in data.footprint for e in own.effects[:10])
     assert own.verdict.word == "helped"
+
+
+@pytest.mark.parametrize("model", [DCKM(3, n_init=2), ConsensusDCKM(3, n_runs=3)])
+def test_a_suspect_of_one_value_leaves_nothing_to_correct(model):
+    data = make_site_footprint(200, n_clusters=3, random_state=0)
+    X = pd.DataFrame(np.delete(data.X, data.suspects, axis=1)).add_prefix("x").assign(site="A")
+    model = clone(model).set_params(suspects=["site"], random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        said = verdict(model.fit(X), X)
+        assert diagnostics(model, X).verdict.word == "no effect"
+    assert said.word == "no effect"
+    assert "one value only" in said.sentence
+    assert not any("No suspect was named" in reason for reason in said.reasons)
+
+
+def test_the_reasons_say_who_voted():
+    data = make_spurious_background(500, n_background=36, rate=0.0, random_state=4)
+    model = ConsensusDCKM(4, random_state=4).fit(data.X)
+    voting = sum(run["votes"] for run in model.runs_)
+    assert any(
+        f"only the best {voting} vote" in reason for reason in verdict(model, data.X).reasons
+    )
+
+
+def test_a_numbered_family_is_not_how_data_are_collected():
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=300)
+    table = pd.DataFrame(
+        {f"lab{i}": (rng.random(300) < 0.1 + 0.8 * group).astype(int) for i in range(5)}
+    )
+    table["site"] = np.where(rng.random(300) < 0.9, group, 1 - group)
+    notices = audit(table, random_state=0).notices
+    telling = {n.column for n in notices if "speaks of how data are collected" in n.sentence}
+    assert telling == {"site"}

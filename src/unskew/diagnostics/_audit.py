@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,8 @@ SURE = 3.0
 WIDE = {"category": 0.5, "date": 0.5, "two-valued": 0.6, "ordered": 0.6}
 WIDE_BY_NAME = 0.2
 LEAST_OTHERS = 3
+# So many columns that differ by a number only are a family.
+LEAST_FAMILY = 3
 # One value in so many rows: near-constant.
 SAME = 0.99
 # A trace in no more than this share of the columns can be cut out by hand.
@@ -332,12 +335,15 @@ def _wide_reach(view: View, ties: Ties) -> list[Notice]:
     if S - 1 < LEAST_OTHERS:
         return []
     found = []
+    families = Counter(map(_stem, view.source_names))
     for s in np.argsort(-ties.reach, kind="stable"):
         name, reach = view.source_names[s], float(ties.reach[s])
         kind = view.kinds.get(name)
         if kind is None:
             kind = "two-valued" if view.encoded.columns.two_valued[view.sources == s].all() else ""
-        telling = bool(TELLING & _words_of(name)) and view.encoder is not None
+        # One of a numbered family (lab1, lab2, ...) is a measurement, whatever it is called.
+        family = families[_stem(name)] >= LEAST_FAMILY
+        telling = bool(TELLING & _words_of(name)) and view.encoder is not None and not family
         wide = kind in WIDE and reach >= WIDE[kind]
         if not wide and not (telling and reach >= WIDE_BY_NAME):
             continue
@@ -346,6 +352,11 @@ def _wide_reach(view: View, ties: Ties) -> list[Notice]:
         found.append((telling, reach, Notice(name, "predicts many columns", sentence, reach)))
     found.sort(key=lambda one: (-one[0], -one[1]))
     return [notice for _, _, notice in found][: MOST_NOTICES - MOST_GAPS]
+
+
+def _stem(name: str) -> str:
+    """A name without the number at its end; as it is without one."""
+    return re.sub(r"[ _.-]?\d+$", "#", str(name))
 
 
 def _words_of(name: str) -> set[str]:

@@ -340,6 +340,8 @@ def _evidence(model, view, m, w, imbalance, convergence, own, variance, describe
     return Evidence(
         **weighted,
         suspects=view.suspect_names,
+        constant_suspects=view.constant_suspects,
+        votes=_votes_of(model),
         n_clusters=len(np.unique(model.labels_)) if hasattr(model, "labels_") else None,
         n_rows=int((view.a > 0).sum()),
         converged=convergence.converged,
@@ -356,6 +358,13 @@ def _evidence(model, view, m, w, imbalance, convergence, own, variance, describe
         kmeans_follows=strongest(by_name[ALL].associations) if ALL in by_name else None,
         dropped_follows=None if dropped is None else strongest(dropped.associations),
     )
+
+
+def _votes_of(model: Any) -> tuple[int, int, float] | None:
+    """Runs of a consensus, those that vote, and how far two runs agree."""
+    if not hasattr(model, "runs_"):
+        return None
+    return len(model.runs_), sum(run["votes"] for run in model.runs_), float(model.stability_)
 
 
 def _effects(model: Any) -> tuple[SuspectEffect, ...]:

@@ -57,7 +57,13 @@ class View:
 
     @property
     def suspects(self) -> np.ndarray | None:
-        return self.encoded.suspects
+        named = self.encoded.suspects
+        return named if named is not None and np.size(named) else None
+
+    @property
+    def constant_suspects(self) -> bool:
+        """Whether suspects were named, all of which have one value only."""
+        return self.encoded.suspects is not None and self.suspects is None
 
     @property
     def in_distance(self) -> np.ndarray:

@@ -59,6 +59,8 @@ class Evidence:
                         what is found of the groups where the suspects are untied from them, and
                         what the groups explain beyond the suspects: see ``_untied.Untied``
     gained, lost        columns whose share between groups rose and fell most against k-means
+    constant_suspects   suspects were named, but all have one value only
+    votes               of a consensus: runs, those that vote, and how far two runs agree
     """
 
     suspects: tuple[str, ...]
@@ -91,6 +93,8 @@ class Evidence:
     kmeans_beyond: float | None = None
     gained: tuple[tuple[str, float], ...] = ()
     lost: tuple[tuple[str, float], ...] = ()
+    constant_suspects: bool = False
+    votes: tuple[int, int, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,10 @@ def judge(evidence: Evidence) -> Verdict:
             "harmed",
             f"The result rests on too few rows: after weighting, {e.n_rows:,} rows are worth only "
             f"{e.kish_size:,.0f}. Do not rely on it.",
+        )
+    if e.constant_suspects:
+        return say(
+            "no effect", "There was nothing to correct: the suspects have one value only here."
         )
     if e.weighted_same is None:
         return _judge_weights(e, say)
@@ -315,6 +323,13 @@ def _reasons(e: Evidence) -> list[str]:
             f"Clusterings of random halves of the rows agree at {e.stability:.2f} with the "
             f"correction, at {e.kmeans_stability:.2f} for ordinary k-means."
         )
+    if e.votes is not None:
+        runs, voting, agree = e.votes
+        some = f", and only the best {voting} vote: together all agree on a mixture of them"
+        reasons.append(
+            f"Two of the {runs} runs agree at {agree:.2f} (1 = the same groups)"
+            f"{some if voting < runs else ''}."
+        )
     if e.gained or e.lost:
         told = [
             f"{word} {', '.join(f'{name} ({change:+.2f})' for name, change in which)}"
@@ -326,7 +341,7 @@ def _reasons(e: Evidence) -> list[str]:
         )
     if e.same_as_regressed is not None and e.same_as_regressed > SAME_GROUPS:
         reasons.append("Regressing the suspects out, then k-means, finds the same groups.")
-    if not e.suspects and e.n_clusters is not None:
+    if not e.suspects and not e.constant_suspects and e.n_clusters is not None:
         reasons.append(
             "No suspect was named, so every pair of columns was decorrelated. Groups are "
             "correlations too: this can work against them."
