@@ -530,3 +530,23 @@ def test_weights_for_sparse_rows_after_a_dense_fit_far_from_zero():
     for model in (DCKM(2, n_init=1, random_state=0), quick(2, n_runs=2)):
         model.fit(X)
         assert np.allclose(model.weights_for(sp.csr_array(X)), model.weights_for(X))
+
+
+def test_of_strengths_that_separate_alike_the_weaker_is_taken():
+    from unskew.consensus._choose import Candidate, Choice
+
+    def choice(parameter, *silhouettes):
+        found = [Candidate(v, s, 1, 1, 1, 1) for v, s in zip((1.0, 0.1, 10.0), silhouettes)]
+        return Choice(parameter, None, "silhouette", tuple(found))
+
+    assert choice("balance_strength", 0.126, 0.05, 0.128).best_by("silhouette") == 1.0
+    assert choice("balance_strength", 0.12, 0.05, 0.128).best_by("silhouette") == 10.0
+    assert choice("balance_strength", -0.2, -0.3, -0.1).best_by("silhouette") == 10.0
+    assert choice("n_clusters", 0.126, 0.05, 0.128).best_by("silhouette") == 10
+
+
+def test_candidates_that_the_rows_are_too_few_for_are_named():
+    data = make_site_footprint(40, n_clusters=2, n_core=20, n_footprint=4, random_state=0)
+    with pytest.warns(UserWarning, match=r"candidates=\[40, 500\] are left out"):
+        found = choose_k(data.X, [2, 3, 40, 500], suspects=data.suspects, random_state=0)
+    assert [each.value for each in found.candidates] == [2, 3]

@@ -20,6 +20,9 @@ STRENGTHS = {"suspects": (0.0, 0.1, 0.3, 1.0, 3.0, 10.0), "all pairs": (0.0, 0.0
 # Rows whose silhouette is taken.
 SEEN = 2000
 CRITERIA = ("silhouette", "stability", "tradeoff")
+# Silhouettes of two strengths that differ by less than this share of the better one say nothing:
+# then the weaker, whose weights rest on more rows.
+AS_GOOD = 0.05
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,17 @@ class Choice:
     candidates: tuple[Candidate, ...]
 
     def best_by(self, criterion: str) -> Any:
-        """What another criterion would have chosen; the smallest of equals."""
+        """What another criterion would have chosen; the smallest of equals.
+
+        Strengths whose silhouettes differ by less than 5 % count as equal.
+        """
         check_word("criterion", criterion, CRITERIA)
         scores = np.array([getattr(each, criterion) for each in self.candidates])
-        best = np.flatnonzero(scores >= scores.max() - 1e-12)[0]
+        slack = 1e-12
+        if self.parameter == "balance_strength" and criterion == "silhouette":
+            slack = max(slack, AS_GOOD * scores.max())
+        equals = np.flatnonzero(scores >= scores.max() - slack)
+        best = min(equals, key=lambda i: self.candidates[i].value)
         value = self.candidates[best].value
         return int(value) if self.parameter == "n_clusters" else value
 
@@ -119,6 +129,13 @@ def choose_k(
     fitting = [int(k) for k in given if k < n]
     if not fitting:
         raise ValueError(f"candidates={list(given)!r} should be < n_samples={n}")
+    if candidates is not None and len(fitting) < len(given):
+        warnings.warn(
+            f"candidates={[k for k in given if k >= n]!r} are left out: they should be < "
+            f"n_samples={n}",
+            UserWarning,
+            stacklevel=2,
+        )
     return _choose(
         "n_clusters", fitting, X, sample_weight, model, suspects, criterion, n_runs, random_state
     )
