@@ -10,12 +10,12 @@ import scipy.sparse as sp
 from ._pairs import Pairs, SparseIndicators, Treatments, csr_of, evenly, take_columns
 from ._scratch import scratch
 
-# Rows, and columns, of sparse data that are worked on at a time: 200 probes of so many fit a core's
-# cache.
+# Rows of sparse data that are worked on at a time, and columns: 200 probes of so many rows, and a
+# panel of so many columns, fit a core's cache.
 FEW_ROWS = 1024
 FEW_COLUMNS = 2500
 # Columns of the d x m matrices that sparse rows are multiplied with at once: each stored entry
-# reads one row of them, and of 100 columns more rows stay in the cache (measured 1.3 to 2 times
+# reads one row of them, and of 100 columns more rows stay in the cache (measured 1.1 to 2 times
 # faster than 200; 50 and fewer were no better).
 PANEL = 100
 

@@ -20,9 +20,9 @@ STRENGTHS = {"suspects": (0.0, 0.1, 0.3, 1.0, 3.0, 10.0), "all pairs": (0.0, 0.0
 # Rows whose silhouette is taken.
 SEEN = 2000
 CRITERIA = ("silhouette", "stability", "tradeoff")
-# Silhouettes of two strengths that differ by less than this share of the better one say nothing:
-# then the weaker, whose weights rest on more rows.
-AS_GOOD = 0.05
+# Scores that differ by less than this share of the best say nothing, and the smallest value is
+# taken: of strengths that is the one whose weights rest on the most rows.
+AS_GOOD = {("balance_strength", "silhouette"): 0.05}
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,7 @@ class Choice:
         """
         check_word("criterion", criterion, CRITERIA)
         scores = np.array([getattr(each, criterion) for each in self.candidates])
-        slack = 1e-12
-        if self.parameter == "balance_strength" and criterion == "silhouette":
-            slack = max(slack, AS_GOOD * scores.max())
+        slack = max(1e-12, AS_GOOD.get((self.parameter, criterion), 0.0) * scores.max())
         equals = np.flatnonzero(scores >= scores.max() - slack)
         best = min(equals, key=lambda i: self.candidates[i].value)
         value = self.candidates[best].value
@@ -156,15 +154,16 @@ def choose_strengths(
     """How strong a balance (``balance_strength``), without labels.
 
     A ConsensusDCKM of few runs is fitted for each candidate. Chosen is the strength with the
-    largest silhouette of the rows as the model measures and weights them; `unskew.plots.choice`
-    draws it beside the price, the effective size, and the imbalance left. docs/results/defaults.md
+    largest silhouette of the rows as the model measures and weights them, or the weakest whose
+    silhouette is within 5 % of it: its weights rest on more rows. `unskew.plots.choice` draws it
+    beside the price, the effective size, and the imbalance left. docs/results/defaults.md
     has what this and other criteria are worth beside a fixed strength.
 
     Parameters
     ----------
     X, sample_weight, suspects : as in ConsensusDCKM
     n_clusters : int or None
-        None takes the model's.
+        None takes the model's (8 where there is no model).
     candidates : iterable of float, default=None
         None: 0, 0.1, 0.3, 1, 3, 10 with suspects, 0, 0.05, 0.1, 0.2, 0.5 without.
     model : ConsensusDCKM or None

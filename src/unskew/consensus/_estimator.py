@@ -68,8 +68,8 @@ class ConsensusDCKM(DCKM):
 
     One run of k-means, weighted or not, ends where its start sends it. Here each of ``n_runs`` runs
     has its own start and learns its own weights; rows that most runs put together end together. The
-    result is steadier and, on data of the paper, better than the best single run (see
-    docs/results/defaults.md), and comes with a confidence for each row and a figure for stability.
+    result is steadier and, on data of the paper, better than the run with the lowest objective (see
+    docs/results/README.md), and comes with a confidence for each row and a figure for stability.
 
     How runs are put together: with S[i, j] the share of runs that put rows i and j together, the
     partition with the largest mean S inside clusters is sought, from each run's own partition as a

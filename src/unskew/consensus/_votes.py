@@ -27,7 +27,7 @@ SMALL = 2048
 MANY = 20_000
 PIECE = 2**16
 # What the runs agree on should explain this share of what the best run explains. (Measured: .88 and
-# .90 where the vote mixed two optima, .96 and more where it was right, on the simulators and on
+# .90 where the vote mixed two optima, .96 and more in all other samples, of the simulators and of
 # amazon, webcam and Office-Home 1.)
 ENOUGH = 0.95
 
