@@ -8,7 +8,7 @@ from unskew import _terms
 from unskew._blocks import Rows
 from unskew._encode import encode
 from unskew._terms import Balance, ProbeBalance, probe_count
-from unskew._terms._blas import times_upper
+from unskew._terms._blas import times_upper, upper_times
 
 
 def make_data(kind, rng, n=40, d=7):
@@ -372,7 +372,74 @@ def test_forms_for_columns_given_themselves_equal_the_general_ones(kind, rng, mo
         np.testing.assert_allclose(own_gradient, gradient, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("form", ["primal", "dual"])
+@pytest.mark.parametrize("kind", ["binary", "signs"])
+@pytest.mark.parametrize(
+    ("shares", "kinds"),
+    [
+        ((0.04, 0.08), {"entries"}),
+        ((0.4, 0.6), {"BLAS", "both"}),  # one column is emptied below
+        ((0.02, 0.98), {"entries", "both"}),
+    ],
+)
+def test_strips_equal_the_general_form(kind, shares, kinds, rng):
+    """Rare columns, frequent ones, both: products by entries, by BLAS, and side by side."""
+    from dataclasses import replace
+
+    from unskew._terms._primal import PrimalBalance
+    from unskew._terms._strips import SymmetricStripBalance
+
+    X = (rng.random((300, 50)) < np.linspace(*shares, 50)).astype(float)
+    X[:, 7] = 0
+    X[5, 7] = 1
+    X = X if kind == "binary" else 2 * X - 1
+    _, encoded = make_loss(X)
+    (pairs,), rows = encoded.rectangles, encoded.rows
+    k, j = pairs.masked
+    more = np.array([3, 7, 30, 41]), np.array([20, 8, 4, 40])
+    masked = np.concatenate([k, *more]), np.concatenate([j, *more[::-1]])
+    pairs = replace(pairs, masked=masked)  # some columns have a source in common
+    w = rng.random(300) ** 3
+    w[5] = 0
+    value, gradient = PrimalBalance(rows, pairs).value_and_gradient(w)
+    term = SymmetricStripBalance(rows, pairs)
+    assert kinds == {
+        "entries" if strip.rare == strip.stop else "both" if strip.rare else "BLAS"
+        for strip in term.strips
+    }
+    assert term.value(w) == pytest.approx(value, rel=1e-12)
+    own_value, own_gradient = term.value_and_gradient(w)
+    assert own_value == pytest.approx(value, rel=1e-12)
+    np.testing.assert_allclose(own_gradient, gradient, rtol=1e-9, atol=1e-12)
+
+
+def test_strips_are_for_few_rows_and_many_columns_in_memory(rng, tmp_path):
+    from unskew._terms._strips import SymmetricStripBalance
+
+    def term(X, **more):
+        loss, _ = make_loss(X, form="auto", **more)
+        return loss.terms[0]
+
+    X = (rng.random((700, 600)) < 0.2).astype(np.float32)
+    assert isinstance(term(X), SymmetricStripBalance)
+    for other in (X[:, :590], X[:100], sp.csr_array(X), np.tile(X, (6, 1))):
+        assert not isinstance(term(other), SymmetricStripBalance)
+    assert not isinstance(term(X, suspects=[3]), SymmetricStripBalance)
+
+
+def test_strips_have_the_same_bits_for_any_number_of_threads(rng):
+    X = (rng.random((700, 650)) < rng.random(650) * 0.4).astype(np.float32)
+    w = rng.random(700)
+    found = []
+    for n_threads in (1, 2, 4):
+        loss, encoded = make_loss(X, form="auto", n_threads=n_threads)
+        with encoded.rows.threads():
+            found.append((loss.value(w), *loss.value_and_gradient(w)))
+    for value, same, gradient in found:
+        assert value == same == found[0][0]
+        np.testing.assert_array_equal(gradient, found[0][2])
+
+
+@pytest.mark.parametrize("form", ["primal", "strips", "dual"])
 @pytest.mark.parametrize("size", [1e-8, 1e8])
 @pytest.mark.parametrize("share", [0.03, 0.4, 0.97])
 def test_float32_forms_stand_weights_of_any_size_and_rare_values(form, size, share, rng):
@@ -428,18 +495,28 @@ def test_scratch_is_of_one_thread_and_one_name():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(5, 3), (1, 1), (0, 4), (40, 7)])
-def test_times_upper_is_the_product_with_one_triangle(dtype, shape):
+def test_triangular_products_read_one_triangle(dtype, shape):
     rng = np.random.default_rng(0)
-    G = rng.normal(size=shape).astype(dtype)
-    upper = rng.normal(size=(shape[1], shape[1])).astype(dtype)
-    upper[np.tril_indices(shape[1], -1)] = np.nan  # not read
-    wanted = G @ np.triu(np.nan_to_num(upper))
-    times_upper(G, upper)
-    np.testing.assert_allclose(G, wanted, rtol=1e-5 if dtype == np.float32 else 1e-12, atol=1e-6)
+    for product, size in ((times_upper, shape[1]), (upper_times, shape[0])):
+        G = rng.normal(size=shape).astype(dtype)
+        upper = rng.normal(size=(size, size)).astype(dtype)
+        upper[np.tril_indices(size, -1)] = np.nan  # not read
+        triangle = np.triu(np.nan_to_num(upper))
+        before = G.copy()
+        if product is times_upper:
+            product(G, upper)
+            wanted = before @ triangle
+        else:
+            product(upper, G)
+            wanted = triangle @ before
+        rtol = 1e-5 if dtype == np.float32 else 1e-12
+        np.testing.assert_allclose(G, wanted, rtol=rtol, atol=1e-5)
 
 
-def test_times_upper_refuses_what_blas_would_misread():
+def test_triangular_products_refuse_what_blas_would_misread():
     G = np.ones((4, 3))
     for wrong in (np.ones((3, 3), dtype=np.float32), np.ones((4, 4)), np.ones((3, 3)).T[::-1]):
-        with pytest.raises(ValueError, match="d x d array, contiguous"):
+        with pytest.raises(ValueError, match="3 x 3 array, contiguous"):
             times_upper(G, wrong)
+    with pytest.raises(ValueError, match="4 x 4 array, contiguous"):
+        upper_times(np.ones((3, 3)), G)

@@ -14,7 +14,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from ._terms import Effects, add_up, scratch, take_columns
+from ._terms import Effects, add_up, row_products, scratch, take_columns
 
 
 class Gaps(NamedTuple):
@@ -52,7 +52,7 @@ class Form:
         F = F.toarray() if sp.issparse(F) else F
         F = (F + self.offset.astype(F.dtype)) * self.scale.astype(F.dtype)
         if self.unit:
-            length = np.sqrt(np.einsum("ij,ij->i", F, F))
+            length = np.sqrt(row_products(F, F))
             F /= np.where(length > 0, length, 1.0)[:, None]
         return F
 
@@ -122,8 +122,8 @@ def squared_distances(
         F, squared = (sp.csr_array((v, F.indices, F.indptr), F.shape) for v in (data, data * data))
         C, x2 = C.astype(np.float64, copy=False), squared @ np.ones(F.shape[1])
     else:
-        x2 = np.einsum("ij,ij->i", F, F)
-    c2 = np.einsum("kj,kj->k", C, C)
+        x2 = row_products(F, F)
+    c2 = row_products(C, C)
     squares = F @ C.T
     squares *= -2.0
     squares += x2[:, None]
@@ -156,32 +156,29 @@ def assign(F: Any, C: np.ndarray, gaps: Gaps | None = None) -> tuple[np.ndarray,
     distances, size = squared_distances(F, C, gaps)
     # Centre by centre: a row of K numbers is too short to be worked on by itself.
     across = np.ascontiguousarray(distances.T)
-    closest = across.min(0)
-    near = closest + 32 * np.finfo(distances.dtype).eps * size
-    labels = np.zeros(closest.size, dtype=np.intp)
-    candidates = np.zeros(closest.size, dtype=np.int32)
-    for k in reversed(range(len(across))):
-        close = across[k] <= near
-        candidates += close
-        np.copyto(labels, k, where=close)
-    tied = np.flatnonzero(candidates > 1) if not sp.issparse(F) else np.zeros(0, np.intp)
-    for part in np.array_split(tied, max(1, tied.size // 256)):
-        if part.size:
-            rows = F[part]
-            exact = np.stack(
-                [(differences(rows, c, gaps, part).astype(np.float64) ** 2).sum(1) for c in C],
-                axis=1,
-            )
-            # A tie in exact arithmetic may differ in the last digits here.
-            labels[part] = (exact <= exact.min(1, keepdims=True) * (1 + 1e-12)).argmax(1)
+    close = across <= across.min(0) + 32 * np.finfo(distances.dtype).eps * size
+    labels = close.argmax(0)  # the first of them
+    if not sp.issparse(F) and np.count_nonzero(close) > labels.size:
+        _decide(labels, np.flatnonzero(np.count_nonzero(close, axis=0) > 1), F, C, gaps)
     if sp.issparse(F):
         e = np.maximum(distances[np.arange(labels.size), labels], 0.0)
     else:
         own = np.take(C, labels, axis=0, out=scratch("own", F.shape, F.dtype), mode="clip")
         difference = without_gaps(np.subtract(F, own, out=own), gaps, slice(None))
-        e = np.einsum("ij,ij->i", difference, difference)
+        e = row_products(difference, difference)
         e = e if gaps is None else e * gaps.factor
     return labels, e
+
+
+def _decide(labels: np.ndarray, tied: np.ndarray, F: np.ndarray, C: np.ndarray, gaps: Gaps | None):
+    """Labels of the rows ``tied``, from differences in float64."""
+    for part in np.array_split(tied, max(1, tied.size // 256)):
+        exact = np.stack(
+            [(differences(F[part], c, gaps, part).astype(np.float64) ** 2).sum(1) for c in C],
+            axis=1,
+        )
+        # A tie in exact arithmetic may differ in the last digits here.
+        labels[part] = (exact <= exact.min(1, keepdims=True) * (1 + 1e-12)).argmax(1)
 
 
 def distances(F: Any, C: np.ndarray, gaps: Gaps | None = None) -> np.ndarray:

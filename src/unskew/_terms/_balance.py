@@ -8,6 +8,7 @@ import numpy as np
 
 from ._pairs import Pairs
 from ._primal import PrimalBalance, SparsePrimalBalance
+from ._strips import SymmetricStripBalance
 from ._symmetric import SymmetricDualBalance, SymmetricPrimalBalance
 from ._wide import LARGEST_MATRIX, PROBE_ERROR, DualBalance, ProbeBalance, probe_count
 
@@ -28,8 +29,9 @@ class Term(Protocol):
 class Balance:
     """The balance loss of several rectangles of D: their forms are chosen one by one.
 
-    form = "auto" takes the cheaper exact form (dual when n < d and n x n fits, primal otherwise),
-    and random probes only where neither fits in memory; or name one of "primal", "dual", "probes".
+    form = "auto" takes the cheaper exact form (dual when n < d and n x n fits, primal otherwise,
+    in strips where that is faster), and random probes only where neither fits in memory; or name
+    one of "primal", "strips", "dual", "probes".
     """
 
     def __init__(self, rows: Any, rectangles: list[Pairs], *, form: str = "auto", seed: int = 0):
@@ -82,6 +84,8 @@ def make_balance(rows: Any, pairs: Pairs, form: str, seed: int) -> Term:
         squares = n * (t + d / 20) < d * t and n * n <= LARGEST_MATRIX
         if squares and (fits or n <= 4 * probe_count(PROBE_ERROR)):
             form = "dual"
+        elif SymmetricStripBalance.suits(rows, pairs):
+            form = "strips"
         else:
             form = "primal" if fits else "probes"
     if form == "dual":
@@ -89,6 +93,8 @@ def make_balance(rows: Any, pairs: Pairs, form: str, seed: int) -> Term:
         return (SymmetricDualBalance if own else DualBalance)(rows, pairs)
     if form == "probes":
         return ProbeBalance(rows, pairs, seed)
+    if form == "strips":
+        return SymmetricStripBalance(rows, pairs)
     if pairs.symmetric:
         return SymmetricPrimalBalance(rows, pairs)
     if rows.sparse and min(d, t) <= NARROW:

@@ -50,19 +50,28 @@ def times_upper(G: np.ndarray, upper: np.ndarray) -> None:
 
     What stands below the diagonal of ``upper`` is not read.
     """
+    _multiply(G, upper, G.shape[1], b"L")
+
+
+def upper_times(upper: np.ndarray, G: np.ndarray) -> None:
+    """G <- triu(upper) @ G, in place; as above."""
+    _multiply(G, upper, G.shape[0], b"R")
+
+
+def _multiply(G: np.ndarray, upper: np.ndarray, size: int, side: bytes) -> None:
     n, d = G.shape
-    wanted = upper.shape == (d, d) and upper.dtype == G.dtype
+    wanted = upper.shape == (size, size) and upper.dtype == G.dtype
     if not (wanted and G.flags.c_contiguous and upper.flags.c_contiguous and G.flags.writeable):
         raise ValueError(
-            f"times_upper got {G.shape} {G.dtype} and {upper.shape} {upper.dtype}; it needs an "
-            "n x d and a d x d array, contiguous, of one dtype"
+            f"a triangular product got {G.shape} {G.dtype} and {upper.shape} {upper.dtype}; it "
+            f"needs an n x d and a {size} x {size} array, contiguous, of one dtype"
         )
     if n == 0 or d == 0:
         return
-    # BLAS reads rows as columns: G' <- upper' G', with upper' lower triangular.
-    width, one = ctypes.c_int(d), _NUMBERS[G.dtype](1.0)
+    # BLAS reads rows as columns: G' <- upper' G' (or G' upper'), with upper' lower triangular.
+    width, height, own = ctypes.c_int(d), ctypes.c_int(n), ctypes.c_int(size)
+    one = _NUMBERS[G.dtype](1.0)
     _trmm(G.dtype)(
-        b"L", b"L", b"N", b"N", ctypes.byref(width), ctypes.byref(ctypes.c_int(n)),
-        ctypes.byref(one), upper.ctypes.data, ctypes.byref(width), G.ctypes.data,
-        ctypes.byref(width),
+        side, b"L", b"N", b"N", ctypes.byref(width), ctypes.byref(height), ctypes.byref(one),
+        upper.ctypes.data, ctypes.byref(own), G.ctypes.data, ctypes.byref(width),
     )  # fmt: skip

@@ -11,6 +11,9 @@ import scipy.sparse as sp
 
 from ._scratch import scratch
 
+# Length of two vectors from which on BLAS multiplies them faster than NumPy's own loop.
+WORTH_A_CALL = 64
+
 
 @dataclass(frozen=True)
 class Treatments:
@@ -252,12 +255,20 @@ def weighted_indicators(w: np.ndarray, T: np.ndarray) -> np.ndarray:
     if not layers_are_exact(T, w):
         return weighted_sum(w, T)
     units, layers = exact_layers(w)
-    return units @ (layers @ T).astype(np.float64)
+    # One by one: BLAS copies T for a product of three rows, not for a vector.
+    return units @ np.array([layer @ T for layer in layers], dtype=np.float64)
+
+
+def row_products(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """A_i . B_i for each row: by BLAS where NumPy has it (from 2.0 on) and rows are long enough."""
+    if A.shape[1] >= WORTH_A_CALL and hasattr(np, "vecdot"):
+        return np.vecdot(A, B)
+    return np.einsum("ij,ij->i", A, B)
 
 
 def sum_of_squares(D: np.ndarray) -> float:
     """||D||^2, row by row in the dtype of D, then in float64."""
-    return float(np.einsum("kj,kj->k", D, D).sum(dtype=np.float64))
+    return float(row_products(D, D).sum(dtype=np.float64))
 
 
 def evenly(n: int, step: int) -> list[tuple[int, int]]:

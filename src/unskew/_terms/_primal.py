@@ -14,6 +14,7 @@ from ._pairs import (
     exact_layers,
     group_rates,
     layers_are_exact,
+    row_products,
     sum_of_squares,
     take_columns,
     weighted_sum,
@@ -53,9 +54,9 @@ def gradient_of(F: np.ndarray, T: np.ndarray, message: tuple) -> np.ndarray:
     Q, v, h, const = message
     if F.shape[1] < T.shape[1]:
         G = _product(T, np.vstack([Q, v]).T)
-        return np.einsum("ik,ik->i", G[:, :-1], F) + G[:, -1] - F @ h + const
+        return row_products(G[:, :-1], F) + G[:, -1] - F @ h + const
     G = _product(F, np.column_stack([Q, h]))
-    return np.einsum("ij,ij->i", G[:, :-1], T) - G[:, -1] + T @ v + const
+    return row_products(G[:, :-1], T) - G[:, -1] + T @ v + const
 
 
 def _product(M: np.ndarray, Q: np.ndarray) -> np.ndarray:
@@ -255,7 +256,7 @@ def _sparse_gradient(pairs: Pairs, tile: Any, message: tuple) -> np.ndarray:
     F, T, few_features = _sparse_sides(pairs, tile)
     if few_features:
         dense = F.toarray()
-        g = np.einsum("ik,ik->i", T.times(Q.T), dense) + T.times(v[:, None])[:, 0]
+        g = row_products(T.times(Q.T), dense) + T.times(v[:, None])[:, 0]
     else:
-        g = np.einsum("ij,ij->i", F @ Q + v, T.dense())
+        g = row_products(F @ Q + v, T.dense())
     return g - F @ h + const

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._blas import times_upper
-from ._pairs import Pairs, add_up, evenly, group_rates, weighted_indicators
+from ._blas import times_upper, upper_times
+from ._pairs import Pairs, add_up, evenly, group_rates, row_products, weighted_indicators
 from ._primal import PrimalBalance, times_weight
 from ._scratch import scratch
 from ._wide import LARGEST_MATRIX, DualBalance
@@ -39,7 +39,7 @@ def _gradient(T: np.ndarray, message: tuple) -> np.ndarray:
     G = scratch("times", T.shape, T.dtype)
     np.copyto(G, T)
     times_upper(G, upper)
-    return np.einsum("ij,ij->i", G, T) + T @ v + const
+    return row_products(G, T) + T @ v + const
 
 
 def _tile_sums(pairs: Pairs, W: float, tile: np.ndarray, w: np.ndarray) -> tuple:
@@ -48,6 +48,46 @@ def _tile_sums(pairs: Pairs, W: float, tile: np.ndarray, w: np.ndarray) -> tuple
 
 def _tile_gradient(pairs: Pairs, tile: np.ndarray, message: tuple) -> np.ndarray:
     return _gradient(pairs.treatments.of(tile), message)
+
+
+class Rates(NamedTuple):
+    """What turns C into H, and the sums over its pairs into value and gradient."""
+
+    share: np.ndarray
+    inverse_s: np.ndarray
+    inverse_c: np.ndarray
+    share_: np.ndarray
+    ours: np.ndarray
+    theirs: np.ndarray
+
+    @classmethod
+    def at(cls, share: np.ndarray, scale: np.ndarray, dtype: np.dtype) -> Rates:
+        inverse_s, inverse_c = group_rates(share, 1.0)
+        ours = np.column_stack([scale**2, (inverse_s + inverse_c) ** 2]).astype(dtype)
+        theirs = np.ascontiguousarray(ours[:, ::-1].T)
+        return cls(share, inverse_s, inverse_c, share.astype(dtype), ours, theirs)
+
+    def times(self, C: np.ndarray, rows: slice, columns: slice) -> tuple[np.ndarray, tuple]:
+        """H of these rows and columns, in memory that the next piece uses again, and what its pairs
+        add to H s: of its columns, and of its rows."""
+        out = scratch("shift", C.shape, C.dtype)
+        H = np.matmul(self.ours[rows], self.theirs[:, columns], out=out)
+        H *= C
+        return H, (self.share_[rows] @ H, H @ self.share_[columns])
+
+    def together(self, u: np.ndarray, Hs: np.ndarray) -> tuple[float, np.ndarray, float]:
+        """balance, b - 2 H s, const."""
+        r = self.inverse_s + self.inverse_c
+        value = float(u @ r**2)
+        b = 2.0 * r * u * (self.inverse_c**2 - self.inverse_s**2)
+        const = float(self.share @ Hs) - 2.0 * value - float(b @ self.share)
+        return value, b - 2.0 * Hs, const
+
+
+def squares(C: np.ndarray, of_rows: np.ndarray, of_columns: np.ndarray) -> tuple:
+    """What the pairs of C add to u, given scale^2 of its sides: of its columns, and of its rows."""
+    C2 = np.multiply(C, C, out=scratch("C2", C.shape, C.dtype))
+    return of_rows @ C2, C2 @ of_columns
 
 
 class SymmetricPrimalBalance(PrimalBalance):
@@ -125,7 +165,7 @@ class SymmetricPrimalBalance(PrimalBalance):
         piece uses again. S is rounded to the dtype of the data once, however it was added."""
         dtype, shape = self.rows.dtype, (stop - k, share.size - k)
         parts = [M[k:stop, k:] for M in summands]
-        C, share_ = scratch("C", shape, dtype), share.astype(dtype)
+        C = scratch("C", shape, dtype)
         if len(parts) == 1:
             S = parts[0].astype(dtype, copy=False)
         elif len(parts) == 2:
@@ -137,8 +177,8 @@ class SymmetricPrimalBalance(PrimalBalance):
                 total += other
             S = C
             np.copyto(S, total, casting="same_kind")
-        shift = np.multiply(share_[k:stop, None], share_[k:], out=scratch("shift", shape, dtype))
-        np.subtract(S, shift, out=C)
+        share_, shift = share.astype(dtype), scratch("shift", shape, dtype)
+        np.subtract(S, np.multiply(share_[k:stop, None], share_[k:], out=shift), out=C)
         C[:, : stop - k] *= self._above[: stop - k, : stop - k]
         rows, columns = self._masked_above
         inside = slice(*np.searchsorted(rows, [k, stop]))
@@ -146,31 +186,25 @@ class SymmetricPrimalBalance(PrimalBalance):
             C[rows[inside] - k, columns[inside] - k] = 0.0
         return C
 
-    def _squares(self, C: np.ndarray, k: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """What the pairs of C add to u: of its columns, and of its rows."""
-        square = (self.pairs.scale**2).astype(C.dtype)
-        C2 = np.multiply(C, C, out=scratch("C2", C.shape, C.dtype))
-        return square[k:stop] @ C2, C2 @ square[k:]
-
-    def _over_triangle(self, piece: Any, count: int) -> np.ndarray:
+    def _over_triangle(self, parts: Iterable[tuple]) -> np.ndarray:
         """Sums over all pairs, from (of columns, of rows) of each piece of the triangle."""
-        sums = np.zeros((count, self.pairs.features.size))
-        for (k, stop), parts in zip(self._triangle, self._on_threads(piece)):
-            for total, (of_columns, of_rows) in zip(sums, parts):
-                total[k:] += of_columns
-                total[k:stop] += of_rows
-        return sums
+        total = np.zeros(self.pairs.features.size)
+        for (k, stop), (of_columns, of_rows) in zip(self._triangle, parts):
+            total[k:] += of_columns
+            total[k:stop] += of_rows
+        return total
 
     def value(self, w: np.ndarray) -> float:
         W = float(w.sum())
         if not W > 0:
             return 0.0
         summands, share = self._summands(w, W)
+        scale2 = (self.pairs.scale**2).astype(self.rows.dtype)
 
-        def piece(k: int, stop: int) -> list:
-            return [self._squares(self._covariance(summands, share, k, stop), k, stop)]
+        def piece(k: int, stop: int) -> tuple:
+            return squares(self._covariance(summands, share, k, stop), scale2[k:stop], scale2[k:])
 
-        u = self._over_triangle(piece, 1)[0]
+        u = self._over_triangle(self._on_threads(piece))
         return float(u @ sum(group_rates(share, 1.0)) ** 2)
 
     def value_and_message(self, w: np.ndarray) -> tuple[float, tuple]:
@@ -178,25 +212,18 @@ class SymmetricPrimalBalance(PrimalBalance):
         if not W > 0:
             return 0.0, self._message(np.zeros((d, d), dtype), np.zeros(d), np.zeros(0), 0.0)
         summands, share = self._summands(w, W)
-        inverse_s, inverse_c = group_rates(share, 1.0)
-        r, share_ = inverse_s + inverse_c, share.astype(dtype)
-        ours = np.column_stack([self.pairs.scale**2, r**2]).astype(dtype)
-        theirs = np.ascontiguousarray(ours[:, ::-1].T)
-        upper = np.zeros((d, d), dtype=dtype)
+        rates = Rates.at(share, self.pairs.scale, dtype)
+        upper, scale2 = np.zeros((d, d), dtype=dtype), rates.ours[:, 0]
 
         def piece(k: int, stop: int) -> tuple:
             C = self._covariance(summands, share, k, stop)
-            squares = self._squares(C, k, stop)
-            H = np.matmul(ours[k:stop], theirs[:, k:], out=scratch("shift", C.shape, dtype))
-            H *= C
+            added = squares(C, scale2[k:stop], scale2[k:])
+            H, sums = rates.times(C, slice(k, stop), slice(k, None))
             np.multiply(H, 2.0 / W, out=upper[k:stop, k:])
-            return squares, (share_[k:stop] @ H, H @ share_[k:])
+            return added, sums
 
-        u, Hs = self._over_triangle(piece, 2)
-        value = float(u @ r**2)
-        b = 2.0 * r * u * (inverse_c**2 - inverse_s**2)
-        const = float(share @ Hs) - 2.0 * value - float(b @ share)
-        return value, self._message(upper, (b - 2.0 * Hs) / W, np.zeros(0), const / W)
+        value, v, const = rates.together(*map(self._over_triangle, zip(*self._on_threads(piece))))
+        return value, self._message(upper, v / W, np.zeros(0), const / W)
 
     def _on_threads(self, function: Any) -> Iterable[Any]:
         """function of the pieces of the triangle, in order, several to a task: waking a thread
@@ -212,7 +239,7 @@ class SymmetricDualBalance(DualBalance):
     With p = w / W and the features centred at p, M_p = M - 1 m' - m 1' + p'm, m = M p, the treated
     and the control rows of a treatment have opposite sums of features, so
         D_j = r_j a_j,  |a_j|^2 = q_j = T_j' N T_j,  N = diag(p) M_p diag(p)
-        balance  = sum_j r_j^2 q_j = <N, T diag(r^2) T'>           n^2 t operations: it is symmetric
+        balance  = sum_j r_j^2 q_j                  n^2 t operations: N is symmetric
         gradient = 2 / W (sum_j r_j^2 T_ij Y_ij - Y_i (r/c) - T_i b - sum_j r_j q_j / c_j^2)
                    Y = M_p diag(p) T,  q_j = sum_i p_i T_ij Y_ij,  b_j = r_j q_j (1/s_j^2 - 1/c_j^2)
     with s divided by W and c = 1 - s; less what a column given itself adds, which is fixed.
@@ -262,15 +289,19 @@ class SymmetricDualBalance(DualBalance):
         inverse_s, inverse_c, fixed = self._rates(p)
         N, p_ = self._centred(p)
         N *= p_[:, None]
-        r = (inverse_s + inverse_c).astype(p_.dtype)
+        np.fill_diagonal(N, 0.5 * N.diagonal())  # each pair of rows is there once, twice it counts
+        ones = np.ones_like(p_)
 
-        def part(some: slice) -> float:
+        def part(some: slice) -> np.ndarray:
             T = self.T[:, some]
-            rT = np.multiply(T, r[some], out=scratch("rT", T.shape, T.dtype))
-            product = np.matmul(rT, rT.T, out=scratch("rTT", N.shape, N.dtype))
-            return float(np.vdot(N, product))
+            TN = scratch("TN", T.shape, T.dtype)
+            np.copyto(TN, T)
+            upper_times(N, TN)
+            TN *= T
+            return ones @ TN
 
-        return max(0.0, sum(self.rows.run(part, self.slices)) - fixed)
+        q = 2.0 * np.concatenate(list(self.rows.run(part, self.slices))).astype(np.float64)
+        return max(0.0, float((inverse_s + inverse_c) ** 2 @ q) - fixed)
 
     def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
         W = float(w.sum())

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ._pairs import Pairs, add_up, evenly, group_rates, weighted_indicators
+from ._pairs import Pairs, add_up, evenly, group_rates, row_products, weighted_indicators
 from ._scratch import scratch
 from ._sketch import (
     Sketch,
@@ -108,7 +108,7 @@ class DualBalance:
             value -= float(masked @ masked)
         if not gradient:
             return (value,)
-        g = 2.0 * np.einsum("ij,ij->i", A, P).astype(np.float64)
+        g = 2.0 * row_products(A, P).astype(np.float64)
         # Through s and c: dA_ij/ds_j = -T_ij / s_j^2, dA_ij/dc_j = (1 - T_ij) / c_j^2.
         wP = np.multiply(w_, P, out=wA)
         treated = np.einsum("ij,ij->j", T, wP).astype(np.float64)
