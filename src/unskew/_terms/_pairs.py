@@ -13,6 +13,8 @@ from ._scratch import scratch
 
 # Length of two vectors from which on BLAS multiplies them faster than NumPy's own loop.
 WORTH_A_CALL = 64
+# Indicators of which a copy in float64 is small, and read faster than the exact layers are made.
+FEW_INDICATORS = 2**20
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,8 @@ def group_rates(s: np.ndarray, W: float) -> tuple[np.ndarray, np.ndarray]:
     c = W - s
     nothing = 64 * np.finfo(np.float64).eps * W
     two_sided = (s > nothing) & (c > nothing)
+    if two_sided.all():
+        return 1.0 / s, 1.0 / c
     inverse_s = np.divide(1.0, s, out=np.zeros_like(s), where=two_sided)
     inverse_c = np.divide(1.0, c, out=np.zeros_like(c), where=two_sided)
     return inverse_s, inverse_c
@@ -248,6 +252,11 @@ def weighted_sum(w: np.ndarray, M: np.ndarray) -> np.ndarray:
     wide = scratch("wide", M.shape, np.float64)
     np.copyto(wide, M)
     return w @ wide
+
+
+def for_sums(T: np.ndarray) -> np.ndarray:
+    """Indicators that stay in memory as ``weighted_indicators`` reads them fastest."""
+    return T.astype(np.float64) if T.size <= FEW_INDICATORS else T
 
 
 def weighted_indicators(w: np.ndarray, T: np.ndarray) -> np.ndarray:

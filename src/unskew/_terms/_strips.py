@@ -9,7 +9,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from ._blas import times_upper
-from ._pairs import Pairs, add_up, csr_of, evenly, group_rates, row_products, weighted_indicators
+from ._pairs import (
+    Pairs,
+    add_up,
+    csr_of,
+    evenly,
+    for_sums,
+    group_rates,
+    row_products,
+    weighted_indicators,
+)
 from ._scratch import scratch
 from ._symmetric import Rates, squares
 
@@ -49,6 +58,7 @@ class SymmetricStripBalance:
         turned = often[order] > 0.5
         if turned.any():
             self.T[:, turned] = 1 - self.T[:, turned]
+        self._for_sums = for_sums(self.T)
         self.scale = (pairs.scale * pairs.gap)[order]
         at = np.argsort(order)
         k, j = at[pairs.masked[0]], at[pairs.masked[1]]
@@ -86,7 +96,7 @@ class SymmetricStripBalance:
         if not W > 0:
             return 0.0
         p = w / W
-        share = weighted_indicators(p, self.T)
+        share = weighted_indicators(p, self._for_sums)
         scale2 = (self.scale**2).astype(self.T.dtype)
 
         def piece(strip: _Strip) -> tuple:
@@ -101,7 +111,7 @@ class SymmetricStripBalance:
         if not W > 0:
             return 0.0, np.zeros(w.size)
         p = w / W
-        share = weighted_indicators(p, self.T)
+        share = weighted_indicators(p, self._for_sums)
         rates = Rates.at(share, self.scale, self.T.dtype)
         scale2 = np.ascontiguousarray(rates.ours[:, 0])
 

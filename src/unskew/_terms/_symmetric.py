@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._blas import times_upper, upper_times
-from ._pairs import Pairs, add_up, evenly, group_rates, row_products, weighted_indicators
+from ._pairs import (
+    Pairs,
+    add_up,
+    evenly,
+    for_sums,
+    group_rates,
+    row_products,
+    weighted_indicators,
+)
 from ._primal import PrimalBalance, times_weight
 from ._scratch import scratch
 from ._wide import LARGEST_MATRIX, DualBalance
@@ -254,6 +262,7 @@ class SymmetricDualBalance(DualBalance):
             # The rarer of the two values: sums over almost all rows would lose their digits. It
             # turns the sign of D_j and nothing else.
             self.T[:, chunk] = np.where(T.mean(axis=0, dtype=np.float64) > 0.5, 1 - T, T)
+        self._for_sums = for_sums(self.T)
         step = max(SLICE, WORTH_A_THREAD // max(rows.n, 1) ** 2)
         self.slices = [slice(*ends) for ends in evenly(t, step)]
 
@@ -278,7 +287,7 @@ class SymmetricDualBalance(DualBalance):
 
     def _rates(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """1/s, 1/c, and what the columns given themselves would add."""
-        inverse_s, inverse_c = group_rates(weighted_indicators(p, self.T), 1.0)
+        inverse_s, inverse_c = group_rates(weighted_indicators(p, self._for_sums), 1.0)
         return inverse_s, inverse_c, float(self.fixed @ (inverse_s > 0))
 
     def value(self, w: np.ndarray) -> float:
