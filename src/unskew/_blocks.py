@@ -28,7 +28,7 @@ import scipy.sparse as sp
 from threadpoolctl import ThreadpoolController
 
 from ._files import FileError, need
-from ._terms import add_up, detached, scratch
+from ._terms import add_up, csr_rows, detached, scratch
 
 # Elements of a tile: about what a core's own cache holds. A CSR tile costs its stored entries
 # until a kernel asks for it dense, so it may be larger.
@@ -132,14 +132,15 @@ class Rows:
         ``out(shape, dtype)`` gives the memory for a dense tile that is not X itself.
         """
         start, stop = self.places[number]
+        if self.sparse:
+            part = csr_rows(self.X, start, stop)
+            if part.dtype != self.dtype:
+                part = part.astype(self.dtype)
+            return part.toarray() if dense else part
         if self.resident:
             part = self.X[start:stop]
         else:
             part = self.X.read(start, stop, None if self._pool is None else self._pool.submit)
-        if self.sparse:
-            if part.dtype != self.dtype:
-                part = part.astype(self.dtype)
-            return part.toarray() if dense else part
         return expanded(part, self.dtype, self.shift, out)
 
     def columns(self, which: np.ndarray) -> np.ndarray:

@@ -304,7 +304,9 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             largest = max((p.features.size * len(p.treatments) for p in pieces), default=0)
             form = "primal" if largest <= _terms.LARGEST_MATRIX else "probes"
         balance = _terms.Balance(rows, pieces, form=form, seed=seed) if pieces else None
-        B0 = balance.value(a) if balance is not None else 0.0
+        B0 = 0.0
+        if balance is not None:  # the authors' procedure begins at exactly these weights
+            B0 = balance.begin(a) if self.solver == "paper" else balance.value(a)
         left_out = []
         known = read_margins(
             self.margins or {},

@@ -14,7 +14,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from ._terms import Effects, add_up, row_products, scratch, take_columns
+from ._terms import Effects, add_up, csr_of, row_products, scratch, take_columns
 
 
 class Gaps(NamedTuple):
@@ -118,12 +118,14 @@ def squared_distances(
     squares of c there are taken out by a second product, and the row's factor is multiplied in.
     """
     if sp.issparse(F):
-        data = F.data.astype(np.float64)
-        F, squared = (sp.csr_array((v, F.indices, F.indptr), F.shape) for v in (data, data * data))
+        data = scratch("entries", F.data.shape, np.float64)
+        np.copyto(data, F.data)
+        squared = np.multiply(data, data, out=scratch("squares", data.shape, np.float64))
+        F, squared = (csr_of(v, F.indices, F.indptr, F.shape[1]) for v in (data, squared))
         C, x2 = C.astype(np.float64, copy=False), squared @ np.ones(F.shape[1])
     else:
         x2 = row_products(F, F)
-    c2 = row_products(C, C)
+    c2 = np.einsum("kj,kj->k", C, C)
     squares = F @ C.T
     squares *= -2.0
     squares += x2[:, None]
@@ -208,15 +210,26 @@ def cluster_sums(
     if gaps is not None:
         w = w * gaps.factor
     weights = w.astype(F.dtype, copy=False)
-    if sp.issparse(F):
-        every = np.arange(labels.size)
-        members: Any = sp.csr_array((weights, (labels, every)), shape=(K, labels.size))
-    else:  # column by column as it is: nothing to sort
-        members = sp.csc_array((weights, labels, np.arange(labels.size + 1)), (K, labels.size))
-    sums = members @ F
-    sums = sums.toarray() if sp.issparse(sums) else sums
     totals = np.bincount(labels, weights=w, minlength=K)
-    return (sums, totals) if gaps is None else (sums, totals, members @ gaps.missing)
+    if sp.issparse(F):
+        return _sums_of_entries(F, weights, labels, K), totals
+    # Column by column as it is: nothing to sort.
+    members = sp.csc_array((weights, labels, np.arange(labels.size + 1)), (K, labels.size))
+    if gaps is None:
+        return members @ F, totals
+    return members @ F, totals, members @ gaps.missing
+
+
+def _sums_of_entries(F: Any, weights: np.ndarray, labels: np.ndarray, K: int) -> np.ndarray:
+    """Sum of w x per cluster of CSR rows: all entries as one row of K d places, made dense."""
+    d, count = F.shape[1], np.diff(F.indptr)
+    integer = np.int32 if K * d < 2**31 else np.int64
+    places = np.repeat(labels.astype(integer) * integer(d), count)
+    places += F.indices
+    data = np.repeat(weights, count)
+    data *= F.data
+    ends = np.array([0, places.size], dtype=integer)
+    return csr_of(data, places, ends, K * d).toarray().reshape(K, d)
 
 
 def update(rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, C: np.ndarray):

@@ -71,6 +71,7 @@ def describe_columns(rows: Rows, a: np.ndarray, layout: Layout | None = None) ->
     """
     N = float(a.sum())
     largest = np.sqrt(np.finfo(rows.dtype).max / rows.d) / 4
+    rows = rows.tall() if rows.sparse else rows
 
     called = (layout or Layout.plain(rows.d)).called
 

@@ -101,9 +101,20 @@ class Treatments:
 
 
 def csr_of(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, width: int) -> Any:
-    """A CSR matrix; places in a row need not be in order."""
-    indices = indices.astype(indptr.dtype, copy=False)
-    return sp.csr_array((data, indices, indptr), shape=(indptr.size - 1, width))
+    """A CSR matrix of these arrays, which are trusted and not copied (SciPy copies a view of a much
+    larger array); places in a row need not be in order."""
+    out = sp.csr_array((indptr.size - 1, width), dtype=data.dtype)
+    out.data, out.indptr = data, indptr
+    out.indices = indices.astype(indptr.dtype, copy=False)
+    return out
+
+
+def csr_rows(X: Any, start: int, stop: int) -> Any:
+    """Rows of a CSR matrix, not copied and not to be written to."""
+    entries = slice(int(X.indptr[start]), int(X.indptr[stop]))
+    data, indices = X.data[entries], X.indices[entries]
+    data.flags.writeable = indices.flags.writeable = False
+    return csr_of(data, indices, X.indptr[start : stop + 1] - X.indptr[start], X.shape[1])
 
 
 class SparseIndicators(NamedTuple):

@@ -7,7 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ._pairs import Pairs, SparseIndicators, Treatments, csr_of, evenly, take_columns
+from ._pairs import (
+    Pairs,
+    SparseIndicators,
+    Treatments,
+    csr_of,
+    csr_rows,
+    evenly,
+    row_products,
+    take_columns,
+)
 from ._scratch import scratch
 
 # Rows of sparse data that are worked on at a time, and columns: 200 probes of so many rows, and a
@@ -25,6 +34,7 @@ class Sketch:
 
     order    of the treatments
     masked   (k, i): i is a place in that order
+    own      each feature has one treatment, is masked given that, and nothing else is
     chunks   of m treatments, one of each group: treatments, masked k, i in the chunk, which pairs
     """
 
@@ -35,8 +45,10 @@ class Sketch:
         k, j = pairs.masked
         by_place = np.argsort(place[j], kind="stable")
         # Sorted by place, so that each chunk's pairs are next to each other.
-        self.masked = k[by_place], place[j][by_place]
+        self.masked = k, i = k[by_place], place[j][by_place]
         self.treatments = pairs.treatments.take(order)
+        one_each = k.size == pairs.features.size == order.size == np.unique(k).size
+        self.own = one_each and np.array_equal(self.treatments.column[i], pairs.features[k])
         self.chunks = []
         for start in range(0, order.size, m):
             stop = min(start + m, order.size)
@@ -56,8 +68,7 @@ class Sketch:
     def _products(self, F: Any, T: SparseIndicators) -> Any:
         """Rows x masked pairs matrix F[:, k] * T[:, i]."""
         k, i = self.masked
-        own = np.array_equal(self.treatments.column[i], self.pairs.features[k])
-        if not (own and k.size == F.shape[1] == np.unique(k).size):
+        if not self.own:
             return T.products(F, k, i)
         # Each feature given itself, and nothing else: the entries of F, renumbered.
         pair = np.empty(k.size, dtype=np.intp)
@@ -90,9 +101,13 @@ class DenseReading:
         self.sketch, self.F, self.tile = sketch, F, tile
         self.pieces, self.panels = [SomeRows(slice(0, len(tile)))], [slice(0, sketch.m)]
 
-    def transposed_times(self, V: np.ndarray) -> np.ndarray:
+    def transposed_times(self, V: np.ndarray, panel: int) -> np.ndarray:
         """F' V."""
         return self.F.T @ V
+
+    def through(self, G: tuple[np.ndarray, ...]) -> np.ndarray:
+        """F times G."""
+        return self.F @ G[0]
 
     def grouped(self, u: np.ndarray, piece: SomeRows) -> np.ndarray:
         """T diag(u), columns of each group added up: n x m."""
@@ -158,15 +173,21 @@ class SparseReading:
         self.blocks, cuts = [(0, F.shape[1], F)], evenly(F.shape[1], FEW_COLUMNS)
         if again and F.nnz >= 2 * F.shape[0] * len(cuts) > 2 * F.shape[0]:
             self.blocks = [(a, b, sp.csr_array(F[:, a:b])) for a, b in cuts]
+        self._memory: dict[int, np.ndarray] = {}
+        # Columns of 0 and 1 that are their own treatments: three sums are one.
+        ones = all((part.data == 1).all() for part in (F, entries, products))
+        self._one_sum = sketch.own and ones and not T.base.any()
 
     def grouped(self, u: np.ndarray, piece: SomeRows) -> np.ndarray:
-        """T diag(u), columns of each group added up, of some rows."""
+        """T diag(u), columns of each group added up, of some rows; for a moment."""
         base, entries = self.T
         m, own = self.sketch.m, piece.entries
         # Entries of one group stand beside each other and are added when they are made dense.
-        data = entries.data[own] * np.take(u, entries.indices[own])
+        data = np.take(u, entries.indices[own])
+        data *= entries.data[own]
         shape = (piece.indptr.size - 1, m)
-        out = sp.csr_array((data, self.group[own], piece.indptr), shape=shape).toarray()
+        out = scratch("grouped", shape, data.dtype)
+        csr_of(data, self.group[own], piece.indptr, m).toarray(out=out)
         if base.any():
             out += np.bincount(np.arange(u.size) % m, weights=base * u, minlength=m)
         return out
@@ -180,38 +201,38 @@ class SparseReading:
         out = np.bincount(entries.indices[own], weights=picked, minlength=base.size)
         return out + base * V.sum(0)[np.arange(base.size) % m] if base.any() else out
 
-    def transposed_times(self, V: np.ndarray) -> np.ndarray:
-        """F' V."""
+    def transposed_times(self, V: np.ndarray, panel: int) -> np.ndarray:
+        """F' V; until the same panel is asked for again."""
         if len(self.blocks) == 1:
             return self.F.T @ V
-        out = np.empty((self.F.shape[1], V.shape[1]), dtype=V.dtype)
+        shape = self.F.shape[1], V.shape[1]
+        out = self._memory.setdefault(panel, np.empty(shape, dtype=V.dtype))
         for a, b, block in self.blocks:
             out[a:b] = block.T @ V
         return out
 
+    def through(self, G: tuple[np.ndarray, ...]) -> np.ndarray:
+        """F times G, for a moment: all rows with one panel, then all with the next."""
+        out = scratch("through", (self.F.shape[0], self.sketch.m), G[0].dtype)
+        # Results of a few rows are in memory that was just used; of all rows they would be new.
+        parts = [(a, b, csr_rows(self.F, a, b)) for a, b in evenly(len(out), 4 * FEW_ROWS)]
+        for panel, columns in zip(G, self.panels):
+            for a, b, some in parts:
+                out[a:b, columns] = some @ panel
+        return out
+
     def group_sums(self, w: np.ndarray) -> tuple:
+        x = self.F.T @ w
+        if self._one_sum:
+            k, i = self.sketch.masked
+            s = np.empty_like(x)
+            s[i] = x[k]
+            return s, x, x[k]
         s = self.T.transposed_times(w[:, None])[:, 0]
-        return s, self.F.T @ w, self.products.T @ w
+        return s, x, self.products.T @ w
 
     def times(self, by_treatment: np.ndarray, by_product: np.ndarray) -> np.ndarray:
         return self.T.times(by_treatment[:, None])[:, 0] + self.products @ by_product
-
-
-def through(F: Any, G: tuple[np.ndarray, ...]) -> list[np.ndarray]:
-    """F times G, in panels: all rows with one panel, then all with the next."""
-    return [F @ panel for panel in G]
-
-
-def side_by_side(panels: list[np.ndarray], rows: slice) -> np.ndarray:
-    """Some rows of all panels, for a moment."""
-    if len(panels) == 1:
-        return panels[0][rows]
-    widths = [panel.shape[1] for panel in panels]
-    out, at = scratch("through", (rows.stop - rows.start, sum(widths)), panels[0].dtype), 0
-    for panel, width in zip(panels, widths):
-        out[:, at : at + width] = panel[rows]
-        at += width
-    return out
 
 
 Reading = DenseReading | SparseReading
@@ -237,18 +258,18 @@ def projection(reading: Reading, w: np.ndarray, message: tuple) -> tuple:
         AZ -= offset
         for p, part in zip(reading.panels, parts):
             np.multiply(AZ[:, p], w[piece.rows, None], out=part[piece.rows])
-    return tuple(reading.transposed_times(part) for part in parts)
+    return tuple(reading.transposed_times(part, i) for i, part in enumerate(parts))
 
 
 def back_projection(reading: Reading, w: np.ndarray, message: tuple) -> tuple:
     """Row by row X G . A Z; then, of diag(w) X G, the sums per treatment and over all rows."""
     u, offset, G = message
-    panels, direct = through(reading.F, G), np.empty(w.size, dtype=offset.dtype)
+    direct, through = np.empty(w.size, dtype=offset.dtype), reading.through(G)
     by_treatment, all_rows = np.zeros(u.size), np.zeros(offset.size)
     for piece in reading.pieces:
-        XG, AZ = side_by_side(panels, piece.rows), reading.grouped(u, piece)
+        XG, AZ = through[piece.rows], reading.grouped(u, piece)
         AZ -= offset
-        np.einsum("ip,ip->i", XG, AZ, out=direct[piece.rows])
+        direct[piece.rows] = row_products(XG, AZ)
         XG *= w[piece.rows, None]
         by_treatment += reading.sums(XG, piece)
         all_rows += XG.sum(0)
@@ -263,9 +284,9 @@ def rest_of_gradient(reading: Reading, message: tuple) -> np.ndarray:
 
 def gradient_of_rows(reading: Reading, message: tuple) -> np.ndarray:
     _, u, offset, G, *_ = message
-    out, panels = rest_of_gradient(reading, message), through(reading.F, G)
+    out, through = rest_of_gradient(reading, message), reading.through(G)
     for piece in reading.pieces:
         AZ = reading.grouped(u, piece)
         AZ -= offset
-        out[piece.rows] += np.einsum("ip,ip->i", side_by_side(panels, piece.rows), AZ)
+        out[piece.rows] += row_products(through[piece.rows], AZ)
     return out
