@@ -159,7 +159,7 @@ def assign(F: Any, C: np.ndarray, gaps: Gaps | None = None) -> tuple[np.ndarray,
     # Centre by centre: a row of K numbers is too short to be worked on by itself.
     across = np.ascontiguousarray(distances.T)
     close = across <= across.min(0) + 32 * np.finfo(distances.dtype).eps * size
-    labels = close.argmax(0)  # the first of them
+    labels = close.argmax(0).astype(np.int32)  # the first of them
     if not sp.issparse(F) and np.count_nonzero(close) > labels.size:
         _decide(labels, np.flatnonzero(np.count_nonzero(close, axis=0) > 1), F, C, gaps)
     if sp.issparse(F):

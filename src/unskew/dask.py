@@ -68,21 +68,47 @@ class Shape(NamedTuple):
 
 def on_block(
     block: Any, work: bytes, vectors: list[np.ndarray], shift: Any, dtype: str, adds: bool
-) -> list:
+) -> Any:
     """Results of a kernel for each tile of a block, or their sums over groups of tiles."""
     pickle = need("cloudpickle", "dask", "DaskDCKM")
     kernel, message = pickle.loads(work)
     block, *vectors = (aligned(array) for array in (block, *vectors))
-    out = []
+    out, bounds = [], cut(0, len(block), tile_rows_of_blocks(block.shape[1]))
     with one_blas_thread():
-        for start, stop in cut(0, len(block), tile_rows_of_blocks(block.shape[1])):
+        for start, stop in bounds:
             tile = expanded(block[start:stop], np.dtype(dtype), shift, for_a_tile)
             parts = [v[start:stop] for v in vectors]
             result = kernel(tile, *parts, *(() if message is None else (message,)))
             out.append(without_the_tile(result, tile))
-    if not adds:
-        return out
-    return [tuple(add_up(out[slice(*group)])) for group in cut(0, len(out), GROUP)]
+    if adds:
+        return [tuple(add_up(out[slice(*group)])) for group in cut(0, len(out), GROUP)]
+    return packed(out, [stop - start for start, stop in bounds])
+
+
+def packed(results: list, sizes: list[int]) -> Any:
+    """Results of tiles that have one number per row, as whole vectors: a few large arrays travel
+    faster than many small ones. Others as they are."""
+    parts = [each if isinstance(each, tuple) else (each,) for each in results]
+    per_row = all(
+        isinstance(v, np.ndarray) and v.shape == (size,)
+        for each, size in zip(parts, sizes)
+        for v in each
+    )
+    if not per_row or len({len(each) for each in parts}) != 1:
+        return results
+    return Packed([np.concatenate(v) for v in zip(*parts)], sizes, isinstance(results[0], tuple))
+
+
+class Packed(NamedTuple):
+    vectors: list[np.ndarray]
+    sizes: list[int]
+    tuples: bool
+
+    def results(self) -> Iterator[Any]:
+        """As they were before they were packed."""
+        for start, stop in stacked(self.sizes):
+            each = tuple(v[start:stop] for v in self.vectors)
+            yield each if self.tuples else each[0]
 
 
 def some_rows(block: Any, which: np.ndarray) -> np.ndarray:
@@ -302,7 +328,7 @@ class ClusterRows(Rows):
             if t > s
         ]
         for results in self.X.cluster.in_order(calls):
-            yield from results
+            yield from results.results() if isinstance(results, Packed) else results
 
     def total(self, parts: Iterable[tuple]) -> list[Any]:
         """Of parts that are sums of groups already."""

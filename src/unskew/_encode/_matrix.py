@@ -169,13 +169,9 @@ def make_treatments(
     binned = [k for k in np.flatnonzero(varies & ~plain) if layout.levels[k] is None]
     whole = whole_columns(rows, a, np.array(binned, dtype=np.intp), layout)
     halfway = columns.low + (columns.high - columns.low) / 2 - shift
-    for k in np.flatnonzero(varies):
+    simple = plain & np.array([levels is None for levels in layout.levels], dtype=bool)
+    for k in np.flatnonzero(varies & ~simple):
         levels, two_values = layout.levels[k], False
-        if levels is None and plain[k]:
-            column.append(k)
-            above.append(halfway[k])
-            upto.append(np.inf)
-            continue
         if levels is not None:
             levels = np.asarray(levels, dtype=np.float64) - shift[k]
             cuts = (levels[:-1] + levels[1:]) / 2
@@ -195,14 +191,19 @@ def make_treatments(
         column.extend([k] * len(above_k))
         above.extend(above_k)
         upto.extend(upto_k)
-    used = np.array(column, dtype=np.intp)
+    alone = np.flatnonzero(varies & simple)
+    used = np.concatenate([alone, np.array(column, dtype=np.intp)])
+    lower = np.concatenate([halfway[alone], above])
+    upper = np.concatenate([np.full(alone.size, np.inf), upto])
+    order = np.argsort(used, kind="stable")
+    used = used[order]
     zero_one = columns.two_valued & (columns.low == 0) & (columns.high == 1)
     as_is = rows.shift is None and bool(zero_one[used].all())
     absent = layout.absent[used]
     return Treatments(
         used,
-        np.array(above, float),
-        np.array(upto, float),
+        lower[order].astype(float),
+        upper[order].astype(float),
         as_is,
         absent if (absent >= 0).any() else None,
     )

@@ -22,7 +22,7 @@ def cluster(quick: bool) -> list[dict]:
     arrays = need("dask.array", "dask", "the benchmark of clusters")
     n, d = (200_000 if quick else 2_000_000), 100
     X = binary_matrix(n, d, np.uint8, groups=5)
-    block = tile_rows(X.shape, sparse=False) * GROUP * 3
+    block = tile_rows(X.shape, sparse=False) * GROUP * 6
     how: dict[str, Any] = {"n_clusters": 5, "init": X[:5].astype(float), "max_iter": 5, **PAPER}
     size = f"{n} x {d}, uint8, blocks of {block} rows"
     local, clock = DCKM(**how), Clock()
