@@ -232,6 +232,11 @@ class SparseReading:
         return s, x, self.products.T @ w
 
     def times(self, by_treatment: np.ndarray, by_product: np.ndarray) -> np.ndarray:
+        if self._one_sum:
+            k, i = self.sketch.masked
+            by_feature = np.empty_like(by_product)
+            by_feature[k] = by_product + by_treatment[i]
+            return self.F @ by_feature
         return self.T.times(by_treatment[:, None])[:, 0] + self.products @ by_product
 
 

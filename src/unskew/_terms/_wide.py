@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ._pairs import Pairs, add_up, evenly, group_rates, row_products, weighted_indicators
+from ._pairs import (
+    Pairs,
+    add_up,
+    evenly,
+    group_rates,
+    row_products,
+    sum_of_squares,
+    weighted_indicators,
+)
 from ._scratch import scratch
 from ._sketch import (
     Sketch,
@@ -235,17 +243,17 @@ class ProbeBalance:
 
     def _finish(self, sums: list, taken: np.ndarray, keep: bool) -> tuple[float, tuple]:
         """||R||^2 and G from the sums of the tiles, a few features at a time."""
-        scale, k_of, order = self.pairs.scale, *self._masked_by_feature
+        dtype, (k_of, order) = self.rows.dtype, self._masked_by_feature
+        scale, taken = self.pairs.scale.astype(dtype), taken[order].astype(dtype)
         group = self.group[self.sketch.masked[1]][order]
-        taken = taken[order]
         shapes = [panel.shape for panel in sums[0]]
-        G = tuple(np.empty(shape, dtype=self.rows.dtype) for shape in shapes) if keep else ()
+        G = tuple(np.empty(shape, dtype=dtype) for shape in shapes) if keep else ()
         firsts = np.cumsum([0, *(width for _, width in shapes)])
 
         def piece(task: tuple) -> float:
             p, (a, b) = task
-            R = scratch("R", (b - a, shapes[p][1]), np.float64)
-            np.copyto(R, sums[0][p][a:b])
+            R = scratch("R", (b - a, shapes[p][1]), dtype)
+            np.copyto(R, sums[0][p][a:b], casting="same_kind")
             for other in sums[1:]:
                 R += other[p][a:b]
             R *= scale[a:b, None]
@@ -253,11 +261,9 @@ class ProbeBalance:
             here = (group[some] >= firsts[p]) & (group[some] < firsts[p + 1])
             at = k_of[some][here] - a, group[some][here] - firsts[p]
             np.subtract.at(R, at, taken[some][here])
-            value = float(np.vdot(R, R))
             if keep:
-                R *= 2.0 * scale[a:b, None]
-                G[p][a:b] = R
-            return value
+                np.multiply(R, 2.0 * scale[a:b, None], out=G[p][a:b])
+            return sum_of_squares(R)
 
         pieces = evenly(self.pairs.features.size, FEW_FEATURES)
         tasks = [(p, ends) for p in range(len(shapes)) for ends in pieces]
