@@ -286,6 +286,9 @@ def test_message_of_probes_gives_the_gradient_of_any_rows(sparse, rng):
     _, message = one.value_and_message(w)
     expected = one.value_and_gradient(w)[1]
     np.testing.assert_allclose(other.row_gradient(message), expected, rtol=1e-9, atol=1e-12)
+    in_panels = tuple(np.hsplit(message[3], [3]))
+    earlier = (*message[:3], in_panels, *message[4:])
+    np.testing.assert_allclose(other.row_gradient(earlier), expected, rtol=1e-9, atol=1e-12)
     h, some = 1e-6, np.eye(200)[:20]
     numeric = [(one.value(w + h * u) - one.value(w - h * u)) / (2 * h) for u in some]
     np.testing.assert_allclose(expected[:20], numeric, atol=1e-6 * np.abs(expected).max())
@@ -298,7 +301,6 @@ def test_sparse_rows_read_together_or_apart_give_the_same(rng, monkeypatch):
     together = ProbeBalance(encoded.rows, encoded.rectangles[0], 0, n_probes=8)
     monkeypatch.setattr("unskew._terms._wide.JOINED_ROWS", 1)
     monkeypatch.setattr("unskew._terms._wide.KEPT_BYTES", 0)
-    monkeypatch.setattr("unskew._terms._sketch.PANEL", 3)
     apart = ProbeBalance(encoded.rows, encoded.rectangles[0], 0, n_probes=8)
     assert len(apart._groups) > len(together._groups)
     value, gradient = apart.value_and_gradient(w)
@@ -313,7 +315,11 @@ def test_sparse_rows_in_small_pieces_give_the_same(rng, monkeypatch):
     _, encoded = make_loss(X)
     whole = ProbeBalance(encoded.rows, encoded.rectangles[0], 0, n_probes=8)
     value, expected = whole.value_and_gradient(w)
-    for name, size in {"FEW_ROWS": 7, "FEW_COLUMNS": 11}.items():
+    for name, size in {
+        "FEW_ROWS": 7,
+        "COLUMNS_OF_A_BLOCK": 11,
+        "ROWS_OF_A_BLOCK": 90,
+    }.items():
         monkeypatch.setattr(f"unskew._terms._sketch.{name}", size)
     for name, size in {"FEW_SUMS": 1, "FEW_FEATURES": 5, "JOINED_ROWS": 1}.items():
         monkeypatch.setattr(f"unskew._terms._wide.{name}", size)
@@ -322,7 +328,8 @@ def test_sparse_rows_in_small_pieces_give_the_same(rng, monkeypatch):
     np.testing.assert_allclose(parts.value_and_gradient(w)[1], expected, rtol=1e-9, atol=1e-14)
     reading = next(iter(parts._kept.values()))
     assert len(reading.pieces) > 1
-    assert len(reading.blocks) == 4
+    assert len(reading._columns) == 4
+    assert len(reading._rows) > 10
 
 
 @pytest.mark.parametrize("values", [(0.0, 1.0), (0.0, 3.0), (-2.0, 0.0)])

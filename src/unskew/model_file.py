@@ -15,8 +15,8 @@ from sklearn.base import BaseEstimator
 __all__ = ["ModelFileError", "load", "save"]
 
 # Raised with each change that older code could not read; older numbers that are still read.
-FORMAT = 2
-READABLE = (2,)
+FORMAT = 3
+READABLE = (2, 3)
 NOTE = "unskew.json"
 # A model is numbers and short texts: whatever else a file asks for is refused.
 OWN = "unskew."

@@ -44,7 +44,7 @@ KEPT_BYTES = 2**28
 # Entries of the sums of all tiles that are held together rather than added as they come; so many
 # features of them are then added at a time: these stay in a core's cache.
 FEW_SUMS = 2**25
-FEW_FEATURES = 512
+FEW_FEATURES = 256
 
 
 class DualBalance:
@@ -189,10 +189,10 @@ class ProbeBalance:
             return [], False
         height = max(1, bounds[0][1] - bounds[0][0])
         groups = [range(*ends) for ends in evenly(len(bounds), max(1, JOINED_ROWS // height))]
-        # Bytes of an entry: of F and its blocks; of T, its groups and the masked products.
+        # Bytes of an entry: of F and its blocks of both kinds; of T, its groups, masked products.
         item = self.rows.dtype.itemsize
         treatments = len(self.pairs.treatments) / max(self.pairs.features.size, 1)
-        per_entry = 2 * (item + 5) + (2 * item + 12) * treatments
+        per_entry = 3 * (item + 5) + (2 * item + 12) * treatments
         return groups, self.rows.X.nnz * per_entry <= KEPT_BYTES
 
     def _map(self, kernel: Any, *vectors: np.ndarray, message: Any = None) -> Iterator[tuple]:
@@ -223,7 +223,7 @@ class ProbeBalance:
         return add_up(part for _, _, part in self._map(kernel, *vectors, message=message))
 
     def _estimate(self, w: np.ndarray, keep: bool) -> tuple:
-        """The value and what it was made of; G = 2 scale R, in panels, if it is to be kept."""
+        """The value and what it was made of; G = 2 scale R, if it is to be kept."""
         dtype = self.rows.dtype
         s, x, together = self._sums(group_sums, w)
         inverse_s, inverse_c = group_rates(s, float(w.sum()))
@@ -233,7 +233,7 @@ class ProbeBalance:
         parts = (part for _, _, part in mapped)
         size = self.pairs.features.size * self.n_probes
         few = len(self._groups or self.rows.bounds) * size <= FEW_SUMS
-        sums = list(parts) if few else [add_up(parts)]
+        sums = [each for (each,) in parts] if few else add_up(parts)
         k, j = self.sketch.masked
         treated = together * inverse_s[j]
         control = (x[k] - together) * inverse_c[j]
@@ -241,35 +241,29 @@ class ProbeBalance:
         value, G = self._finish(sums, taken, keep)
         return value, G, inverse_s, inverse_c, u, offset, treated, control
 
-    def _finish(self, sums: list, taken: np.ndarray, keep: bool) -> tuple[float, tuple]:
+    def _finish(self, sums: list, taken: np.ndarray, keep: bool) -> tuple[float, np.ndarray | None]:
         """||R||^2 and G from the sums of the tiles, a few features at a time."""
         dtype, (k_of, order) = self.rows.dtype, self._masked_by_feature
         scale, taken = self.pairs.scale.astype(dtype), taken[order].astype(dtype)
         group = self.group[self.sketch.masked[1]][order]
-        shapes = [panel.shape for panel in sums[0]]
-        G = tuple(np.empty(shape, dtype=dtype) for shape in shapes) if keep else ()
-        firsts = np.cumsum([0, *(width for _, width in shapes)])
+        G = np.empty(sums[0].shape, dtype=dtype) if keep else None
 
-        def piece(task: tuple) -> float:
-            p, (a, b) = task
-            R = scratch("R", (b - a, shapes[p][1]), dtype)
-            np.copyto(R, sums[0][p][a:b], casting="same_kind")
+        def piece(a: int, b: int) -> float:
+            R = scratch("R", (b - a, self.n_probes), dtype)
+            np.copyto(R, sums[0][a:b], casting="same_kind")
             for other in sums[1:]:
-                R += other[p][a:b]
+                R += other[a:b]
             R *= scale[a:b, None]
             some = slice(*np.searchsorted(k_of, [a, b]))
-            here = (group[some] >= firsts[p]) & (group[some] < firsts[p + 1])
-            at = k_of[some][here] - a, group[some][here] - firsts[p]
-            np.subtract.at(R, at, taken[some][here])
-            if keep:
-                np.multiply(R, 2.0 * scale[a:b, None], out=G[p][a:b])
+            np.subtract.at(R, (k_of[some] - a, group[some]), taken[some])
+            if G is not None:
+                np.multiply(R, 2.0 * scale[a:b, None], out=G[a:b])
             return sum_of_squares(R)
 
         pieces = evenly(self.pairs.features.size, FEW_FEATURES)
-        tasks = [(p, ends) for p in range(len(shapes)) for ends in pieces]
-        several = [tasks[slice(*ends)] for ends in evenly(len(tasks), 8)]
+        several = [pieces[slice(*ends)] for ends in evenly(len(pieces), 8)]
         run = getattr(self.rows, "run", map)
-        found = run(lambda some: [piece(task) for task in some], several)
+        found = run(lambda some: [piece(*ends) for ends in some], several)
         return float(sum(chain.from_iterable(found))), G
 
     def _grouped(self, values: np.ndarray) -> np.ndarray:
@@ -290,6 +284,8 @@ class ProbeBalance:
 
     def row_gradient(self, message: tuple) -> np.ndarray:
         """The derivative in the weight of each row, which need not be those of the message."""
+        if isinstance(message[3], tuple):  # model files of format 2 have G in panels
+            message = (*message[:3], np.hstack(message[3]), *message[4:])
         other = copy(self)
         other.sketch = Sketch(self.pairs, message[0], message[2].size)
         other._kept, other._keep = {}, False
@@ -304,15 +300,7 @@ class ProbeBalance:
         dtype = self.rows.dtype
         k, j = self.sketch.masked
         # The derivative of the masked entries that were taken out of R.
-        of_masked = np.empty(k.size)
-        first = 0
-        for part in G:
-            here = np.flatnonzero(
-                (self.group[j] >= first) & (self.group[j] < first + part.shape[1])
-            )
-            of_masked[here] = part[k[here], self.group[j][here] - first]
-            first += part.shape[1]
-        pull = -of_masked * self.sign[j]
+        pull = -G[k, self.group[j]] * self.sign[j]
         totals: list[Any] = []
         gradient = np.empty(self.rows.n)
         parts = self._map(back_projection, w.astype(dtype, copy=False), message=(u, offset, G))
