@@ -332,6 +332,26 @@ def test_sparse_rows_in_small_pieces_give_the_same(rng, monkeypatch):
     assert len(reading._rows) > 10
 
 
+@pytest.mark.parametrize("suspects", [None, [3]])
+@pytest.mark.parametrize("kind", ["binary", "signs", "mixed"])
+def test_other_probes_read_kept_rows_as_if_from_the_start(kind, suspects, rng):
+    X = make_data(kind, rng, n=200, d=30)
+    X[rng.random(X.shape) < 0.5] = 0
+    w = rng.random(200)
+    loss, encoded = make_loss(sp.csr_array(X), suspects=suspects, form="probes")
+    for term in loss.terms:
+        few = ProbeBalance(encoded.rows, term.pairs, 1, n_probes=7)
+        few.value(w)
+        assert few._kept
+        other, new = few.afresh(2), ProbeBalance(encoded.rows, term.pairs, 2, n_probes=7)
+        assert other._kept
+        assert other.value(w) == pytest.approx(new.value(w), rel=1e-12)
+        exact = len(term.pairs.treatments) <= 7  # then any probes give the value itself
+        assert (other.value(w) == pytest.approx(few.value(w), rel=1e-6)) == exact
+        gradient = new.value_and_gradient(w)[1]
+        np.testing.assert_allclose(other.value_and_gradient(w)[1], gradient, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("values", [(0.0, 1.0), (0.0, 3.0), (-2.0, 0.0)])
 def test_sparse_rows_with_one_treatment_a_column_are_read_entry_by_entry(values, rng):
     X = np.where(rng.random((300, 30)) < 0.2, *reversed(values))

@@ -89,8 +89,8 @@ class Balance:
         if "probes" not in self.form:
             return self.value(w)
         fresh = [
-            ProbeBalance(self.rows, pairs, self.seed + 10**6 + i) if term.form == "probes" else term
-            for i, (pairs, term) in enumerate(zip(self.rectangles, self.terms))
+            term.afresh(self.seed + 10**6 + i) if isinstance(term, ProbeBalance) else term
+            for i, term in enumerate(self.terms)
         ]
         return sum(term.value(w) for term in fresh)
 

@@ -46,6 +46,7 @@ class Sketch:
         by_place = np.argsort(place[j], kind="stable")
         # Sorted by place, so that each chunk's pairs are next to each other.
         self.masked = k, i = k[by_place], place[j][by_place]
+        self._place, self._pair = place, np.argsort(by_place)
         self.treatments = pairs.treatments.take(order)
         one_each = k.size == pairs.features.size == order.size == np.unique(k).size
         self.own = one_each and np.array_equal(self.treatments.column[i], pairs.features[k])
@@ -65,6 +66,17 @@ class Sketch:
         T = self.treatments.of_sparse(tile)
         return SparseReading(self, F, T, self._products(F, T), again)
 
+    def read_again(self, reading: SparseReading) -> SparseReading:
+        """What ``read`` would give for the rows of a reading that another deal has made."""
+        other, base = reading.sketch, np.empty_like(reading.T.base)
+        place = self._place[other.order]
+        base[place] = reading.T.base
+        T = SparseIndicators(base, _renumbered(reading.T.correction, place))
+        products = _renumbered(reading.products, self._pair[np.argsort(other._pair)])
+        again = SparseReading(self, reading.F, T, products, False)
+        again._columns, again._rows = reading._columns, reading._rows
+        return again
+
     def _products(self, F: Any, T: SparseIndicators) -> Any:
         """Rows x masked pairs matrix F[:, k] * T[:, i]."""
         k, i = self.masked
@@ -76,6 +88,11 @@ class Sketch:
         place = pair[F.indices]
         data = np.where(self.treatments.within(F.data, i[place]), F.data, 0)
         return csr_of(data, place, F.indptr, k.size)
+
+
+def _renumbered(rows: Any, column: np.ndarray) -> Any:
+    """CSR rows whose column j becomes column[j]."""
+    return csr_of(rows.data, column.astype(np.int32)[rows.indices], rows.indptr, rows.shape[1])
 
 
 class Chunk(NamedTuple):

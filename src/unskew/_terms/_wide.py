@@ -179,6 +179,12 @@ class ProbeBalance:
         self._kept: dict[int, Any] = {}
         self._groups, self._keep = self._cut()
 
+    def afresh(self, seed: int) -> ProbeBalance:
+        """The same with other probes."""
+        other = ProbeBalance(self.rows, self.pairs, seed, self.n_probes)
+        other._kept = {n: other.sketch.read_again(each) for n, each in self._kept.items()}
+        return other
+
     def _cut(self) -> tuple[list[range], bool]:
         """Tiles that are read together, and whether what is read of them is kept.
 
