@@ -178,6 +178,19 @@ def test_sparse_ties_go_to_the_lowest_centre_as_dense_ones_do(rng):
     np.testing.assert_array_equal(dense, exact.argmin(1))
 
 
+@pytest.mark.parametrize("far", [0.0, 1e4])
+def test_sparse_float32_rows_keep_their_digits(far, rng):
+    """Far from 0 the squares of float32 have no digits left for the distances."""
+    X = (rng.normal(size=(300, 6)) + far).astype(np.float32)
+    C = X[:5].astype(np.float64) + 1e-3
+    C[4] = C[3]
+    labels, e = _kmeans.assign(sp.csr_array(X), np.asfortranarray(C))
+    squares = ((X[:, None, :].astype(np.float64) - C) ** 2).sum(2)
+    np.testing.assert_array_equal(labels, squares.argmin(1))
+    assert 4 not in labels
+    np.testing.assert_allclose(e, squares.min(1), rtol=3e-6, atol=1e-6)
+
+
 def test_sparse_rows_are_labelled_in_tall_tiles_unless_they_become_dense(rng, monkeypatch):
     monkeypatch.setattr("unskew._blocks.TALL_TILE", 40)
     monkeypatch.setattr("unskew._blocks.tile_rows", lambda shape, sparse: 7)

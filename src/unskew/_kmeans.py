@@ -16,6 +16,10 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from ._terms import Effects, add_up, csr_of, row_products, scratch, take_columns
 
+# A squared distance below this share of the squares that it is the difference of has lost too many
+# digits in float32.
+LOST = 0.1
+
 
 class Gaps(NamedTuple):
     """Missing values of a dense tile, whose places hold 0.
@@ -114,15 +118,17 @@ def squared_distances(
 ) -> tuple[np.ndarray, np.ndarray]:
     """||x||^2 - 2 x.c + ||c||^2 for each row and centre, and the size its rounding scales with.
 
-    In float64 for CSR rows, which cannot be shifted towards 0. With gaps (places that hold 0) the
-    squares of c there are taken out by a second product, and the row's factor is multiplied in.
+    In the dtype of C. With gaps (places that hold 0) the squares of c there are taken out by a
+    second product, and the row's factor is multiplied in.
     """
     if sp.issparse(F):
-        data = scratch("entries", F.data.shape, np.float64)
-        np.copyto(data, F.data)
-        squared = np.multiply(data, data, out=scratch("squares", data.shape, np.float64))
+        data = F.data
+        if data.dtype != C.dtype:
+            data = scratch("entries", F.data.shape, C.dtype)
+            np.copyto(data, F.data)
+        squared = np.multiply(data, data, out=scratch("squares", data.shape, C.dtype))
         F, squared = (csr_of(v, F.indices, F.indptr, F.shape[1]) for v in (data, squared))
-        C, x2 = C.astype(np.float64, copy=False), squared @ np.ones(F.shape[1])
+        x2 = squared @ np.ones(F.shape[1], dtype=C.dtype)
     else:
         x2 = row_products(F, F)
     c2 = np.einsum("kj,kj->k", C, C)
@@ -151,24 +157,46 @@ def assign(F: Any, C: np.ndarray, gaps: Gaps | None = None) -> tuple[np.ndarray,
     """Nearest centre of each row and the squared distance to it; ties go to the lowest index.
 
     The product form above decides all rows but near-ties; those are decided on differences in
-    float64. So the answer does not depend on how rows were cut into tiles. CSR rows have the
-    product in float64 already, each row by itself: there the lowest of the near-ties is taken.
+    float64. So the answer does not depend on how rows were cut into tiles.
     """
-    C = C.astype(np.float64 if sp.issparse(F) else F.dtype, copy=False)
+    if sp.issparse(F):
+        return _assign_entries(F, C)
+    C = C.astype(F.dtype, copy=False)
     distances, size = squared_distances(F, C, gaps)
+    close = _closest(distances, size)
+    labels = close.argmax(0).astype(np.int32)  # the first of them
+    if np.count_nonzero(close) > labels.size:
+        _decide(labels, np.flatnonzero(np.count_nonzero(close, axis=0) > 1), F, C, gaps)
+    own = np.take(C, labels, axis=0, out=scratch("own", F.shape, F.dtype), mode="clip")
+    difference = without_gaps(np.subtract(F, own, out=own), gaps, slice(None))
+    e = row_products(difference, difference)
+    return labels, e if gaps is None else e * gaps.factor
+
+
+def _closest(distances: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """K x n: which centres are the nearest, to rounding."""
     # Centre by centre: a row of K numbers is too short to be worked on by itself.
     across = np.ascontiguousarray(distances.T)
-    close = across <= across.min(0) + 32 * np.finfo(distances.dtype).eps * size
-    labels = close.argmax(0).astype(np.int32)  # the first of them
-    if not sp.issparse(F) and np.count_nonzero(close) > labels.size:
-        _decide(labels, np.flatnonzero(np.count_nonzero(close, axis=0) > 1), F, C, gaps)
-    if sp.issparse(F):
-        e = np.maximum(distances[np.arange(labels.size), labels], 0.0)
-    else:
-        own = np.take(C, labels, axis=0, out=scratch("own", F.shape, F.dtype), mode="clip")
-        difference = without_gaps(np.subtract(F, own, out=own), gaps, slice(None))
-        e = row_products(difference, difference)
-        e = e if gaps is None else e * gaps.factor
+    return across <= across.min(0) + 32 * np.finfo(distances.dtype).eps * size
+
+
+def _assign_entries(F: Any, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``assign`` of CSR rows, which cannot be shifted towards 0: where the product form in the
+    dtype of the rows has lost digits, and near ties, it is done again in float64."""
+
+    def nearest(F: Any, C: np.ndarray) -> tuple:
+        distances, size = squared_distances(F, C)
+        close = _closest(distances, size)
+        labels = close.argmax(0).astype(np.int32)
+        e = distances[np.arange(labels.size), labels].astype(np.float64)
+        return labels, np.maximum(e, 0.0), np.count_nonzero(close, axis=0) > 1, size
+
+    if F.dtype == np.float64:
+        return nearest(F, C.astype(np.float64, copy=False))[:2]
+    labels, e, tied, size = nearest(F, C.astype(F.dtype, copy=False))
+    unsure = np.flatnonzero(tied | (e < LOST * size))
+    if unsure.size:
+        labels[unsure], e[unsure] = nearest(F[unsure], C.astype(np.float64, copy=False))[:2]
     return labels, e
 
 

@@ -72,7 +72,7 @@ def sparse(quick: bool) -> list[dict]:
     X.sum_duplicates()  # a few of the 50 fall on one another
     X.data[:] = 1
     size = f"{n} x {d}, {filled} non-zeros a row, K = {K}"
-    ratio, times, memory = compare(X, K, 2, **PAPER)
+    ratio, times, memory = compare(X, K, 4, **PAPER)
     what = "10 iterations on CSR rows (solver='paper', probe form)"
     unit = "x scikit-learn KMeans, 10 iterations, same start"
     return [
