@@ -36,7 +36,7 @@ def gradient(quick: bool) -> list[dict]:
         rates, times = [machine_rate(clock)], []
         for _ in range(2):
             with encoded.rows.threads():
-                loss = Balance(encoded.rows, encoded.rectangles, form="primal")
+                loss = Balance(encoded.rows, encoded.rectangles)
                 times.append(clock.best(lambda: loss.value_and_gradient(w), 3 if n > 10**5 else 9))  # noqa: B023
             rates.append(machine_rate(clock))
         encoded.rows.n_threads = 1
