@@ -505,6 +505,44 @@ def test_what_a_kernel_returns_does_not_change_with_the_next_tile(rng):
     np.testing.assert_array_equal(np.concatenate([tile for _, (tile,) in parts]), X)
 
 
+def test_large_scratch_is_given_back_when_a_fit_is_over(rng, monkeypatch):
+    from unskew._terms import _scratch
+
+    monkeypatch.setattr(_scratch, "LARGEST_KEPT_FOR_THE_NEXT", 4000)
+    rows = Rows(rng.random((50, 3)), n_threads=2)
+    with rows.threads():
+        large, small = (_scratch.scratch(f"test {n}", (n,), np.float64) for n in (1000, 100))
+        again = _scratch.scratch("test 1000", (1000,), np.float64)
+        assert np.shares_memory(large, again)
+    assert not np.shares_memory(large, _scratch.scratch("test 1000", (1000,), np.float64))
+    assert np.shares_memory(small, _scratch.scratch("test 100", (100,), np.float64))
+
+
+def test_the_first_gradient_and_the_last_value_are_kept(rng):
+    X = make_data("binary", rng)
+    w, other = rng.random(40), rng.random(40)
+    loss, _ = make_loss(X)
+    plain, _ = make_loss(X)
+    asked = []
+    for name in ("value", "value_and_gradient"):
+        function = getattr(loss.terms[0], name)
+        monkey = lambda v, name=name, function=function: asked.append(name) or function(v)  # noqa: E731
+        setattr(loss.terms[0], name, monkey)
+    assert loss.begin(w) == plain.value(w)
+    for v in (w, other, w):
+        value, gradient = loss.value_and_gradient(v)
+        expected, expected_gradient = plain.value_and_gradient(v)
+        assert value == expected
+        np.testing.assert_array_equal(gradient, expected_gradient)
+        gradient *= 0  # the caller's own
+    assert asked == ["value_and_gradient"] * 2
+    for v in (other, other.copy(), w):
+        assert loss.value(v) == plain.value(v)
+    assert asked[2:] == ["value"] * 2
+    other[3] += 1
+    assert loss.value(other) == plain.value(other)
+
+
 def test_scratch_is_of_one_thread_and_one_name():
     import threading
 

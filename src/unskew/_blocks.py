@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from functools import cache
 from itertools import groupby, islice, pairwise
@@ -28,7 +28,7 @@ import scipy.sparse as sp
 from threadpoolctl import ThreadpoolController
 
 from ._files import FileError, need
-from ._terms import add_up, csr_rows, detached, scratch
+from ._terms import add_up, csr_rows, detached, release, scratch
 
 # Elements of a tile: about what a core's own cache holds. A CSR tile costs its stored entries
 # until a kernel asks for it dense, so it may be larger.
@@ -240,17 +240,13 @@ class Rows:
     @contextmanager
     def threads(self) -> Iterator[Rows]:
         """Threads for the time of a fit, BLAS held to one thread each."""
-        with one_blas_thread():
-            if self.n_threads == 1:
-                yield self
-                return
-            # The thread that calls is one of them.
-            with ThreadPoolExecutor(self.n_threads - 1, thread_name_prefix="unskew") as pool:
-                self._pool = pool
-                try:
-                    yield self
-                finally:
-                    self._pool = None
+        with one_blas_thread(), ExitStack() as after:
+            after.callback(release)
+            if self.n_threads > 1:  # the thread that calls is one of them
+                pool = ThreadPoolExecutor(self.n_threads - 1, thread_name_prefix="unskew")
+                self._pool = after.enter_context(pool)
+                after.callback(setattr, self, "_pool", None)
+            yield self
 
 
 def expanded(part: np.ndarray, dtype: Any, shift: np.ndarray | None, out: Callable) -> np.ndarray:

@@ -30,7 +30,7 @@ from ._pairs import (
     weighted_sum,
 )
 from ._primal import PrimalBalance, SparsePrimalBalance
-from ._scratch import detached, scratch
+from ._scratch import detached, release, scratch
 from ._symmetric import SymmetricPrimalBalance
 from ._wide import LARGEST_MATRIX, PROBE_ERROR, DualBalance, ProbeBalance, probe_count
 
@@ -59,6 +59,7 @@ __all__ = [
     "make_balance",
     "mass",
     "probe_count",
+    "release",
     "row_products",
     "scratch",
     "spread",

@@ -14,8 +14,9 @@ from ._wide import LARGEST_MATRIX, PROBE_ERROR, DualBalance, ProbeBalance, probe
 
 # Columns of a side that is made dense without a second thought, tile by tile.
 NARROW = 64
-# From so many rows on nothing is kept that has one number per row.
-MANY_ROWS = 2**22
+# Weights of more rows are not compared with those of the last value: it costs as much as it saves.
+# From MANY_ROWS on nothing is kept that has one number per row.
+FEW_ROWS, MANY_ROWS = 2**16, 2**22
 
 
 class Term(Protocol):
@@ -50,10 +51,10 @@ class Balance:
         return sum(pairs.n_pairs for pairs in self.rectangles)
 
     def value(self, w: np.ndarray) -> float:
-        if self._last is not None and np.array_equal(w, self._last[0]):
+        if self._last is not None and _same(w, self._last[0]):
             return self._last[1]
         value = sum(term.value(w) for term in self.terms)
-        if w.size < MANY_ROWS:  # the end of a fit asks for what its last step has found
+        if w.size <= FEW_ROWS:  # the end of a fit asks for what its last step has found
             self._last = w.copy(), value
         return value
 
@@ -68,7 +69,7 @@ class Balance:
     def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
         if self._first is not None:
             known, value, gradient = self._first
-            if np.array_equal(w, known):
+            if _same(w, known):
                 return value, gradient.copy()
         parts = [term.value_and_gradient(w) for term in self.terms]
         gradient = parts[0][1]
@@ -93,6 +94,11 @@ class Balance:
             for i, term in enumerate(self.terms)
         ]
         return sum(term.value(w) for term in fresh)
+
+
+def _same(w: np.ndarray, known: np.ndarray) -> bool:
+    """Whether they are equal; most that are not differ at once."""
+    return np.array_equal(w[:100], known[:100]) and np.array_equal(w, known)
 
 
 def make_balance(rows: Any, pairs: Pairs, form: str, seed: int) -> Term:

@@ -13,6 +13,8 @@ from ._scratch import scratch
 
 # Length of two vectors from which on BLAS multiplies them faster than NumPy's own loop.
 WORTH_A_CALL = 64
+# Entries of a matrix that a core's own cache holds.
+IN_THE_CACHE = 2**18
 # Indicators of which a copy in float64 is small, and read faster than the exact layers are made.
 FEW_INDICATORS = 2**20
 
@@ -275,6 +277,8 @@ def weighted_indicators(w: np.ndarray, T: np.ndarray) -> np.ndarray:
     if not layers_are_exact(T, w):
         return weighted_sum(w, T)
     units, layers = exact_layers(w)
+    if T.size <= IN_THE_CACHE:
+        return units @ (layers @ T).astype(np.float64)
     # One by one: BLAS copies T for a product of three rows, not for a vector.
     return units @ np.array([layer @ T for layer in layers], dtype=np.float64)
 

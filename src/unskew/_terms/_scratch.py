@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-# Larger arrays are not kept: beside their arithmetic the faults are small.
-LARGEST_KEPT = 2**26
+# Larger arrays are not kept; and beyond the end of a fit only those that are smaller than this.
+LARGEST_KEPT = 2**28
+LARGEST_KEPT_FOR_THE_NEXT = 2**26
 _own = threading.local()
 
 
@@ -34,6 +35,13 @@ def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     if memory is None or memory.size < size:
         memory = held[name] = np.empty(size, np.uint8)
     return memory[:size].view(dtype).reshape(shape)
+
+
+def release() -> None:
+    """Give back this thread's large arrays: a fit is over."""
+    held = getattr(_own, "held", {})
+    for name in [name for name, memory in held.items() if memory.size > LARGEST_KEPT_FOR_THE_NEXT]:
+        del held[name]
 
 
 def detached(result: Any, memory: np.ndarray) -> Any:
