@@ -179,16 +179,35 @@ def test_sparse_ties_go_to_the_lowest_centre_as_dense_ones_do(rng):
 
 
 @pytest.mark.parametrize("far", [0.0, 1e4])
-def test_sparse_float32_rows_keep_their_digits(far, rng):
-    """Far from 0 the squares of float32 have no digits left for the distances."""
-    X = (rng.normal(size=(300, 6)) + far).astype(np.float32)
+@pytest.mark.parametrize("d", [6, 500])
+def test_sparse_float32_rows_keep_their_digits(far, d, rng):
+    """Far from 0 the squares of float32 have no digits left for the distances; and sums of many
+    equal numbers are rounded the same way each time."""
+    X = (rng.normal(size=(300, d)) + far).astype(np.float32)
+    X[100:200] = np.float32(far + 0.3)
     C = X[:5].astype(np.float64) + 1e-3
     C[4] = C[3]
     labels, e = _kmeans.assign(sp.csr_array(X), np.asfortranarray(C))
     squares = ((X[:, None, :].astype(np.float64) - C) ** 2).sum(2)
     np.testing.assert_array_equal(labels, squares.argmin(1))
     assert 4 not in labels
-    np.testing.assert_allclose(e, squares.min(1), rtol=3e-6, atol=1e-6)
+    rounding = 1e-14 * d * far**2  # of the squares, in float64
+    np.testing.assert_allclose(e, squares.min(1), rtol=3e-6, atol=1e-6 + rounding)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_start_from_labels_knows_its_distances_far_from_0(seed):
+    from unskew._door import start_clusters
+
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(3, 5))
+    X = (centres[rng.integers(0, 3, 300)] + 0.3 * rng.normal(size=(300, 5)) + 3000).astype("f4")
+    labels = rng.integers(0, 3, 300).astype(np.int32)
+    rows, distance = Rows(sp.csr_array(X), n_threads=1), Distance(np.arange(5))
+    start = start_clusters(rows, distance, np.ones(300), 3, labels, None)
+    means = np.array([X[labels == k].mean(0, dtype=np.float64) for k in range(3)])
+    expected = ((X - means[labels]) ** 2).sum(1)
+    np.testing.assert_allclose(start.e, expected, rtol=0.02, atol=0.02)
 
 
 def test_sparse_rows_are_labelled_in_tall_tiles_unless_they_become_dense(rng, monkeypatch):

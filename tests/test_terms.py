@@ -448,17 +448,31 @@ def test_strips_are_for_few_rows_and_many_columns_in_memory(rng, tmp_path):
 
     X = (rng.random((700, 600)) < 0.2).astype(np.float32)
     assert isinstance(term(X), SymmetricStripBalance)
-    for other in (X[:, :590], X[:100], sp.csr_array(X), np.tile(X, (6, 1))):
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    for other in (X[:, :590], X[:100], sp.csr_array(X), np.tile(X, (6, 1)), mapped):
         assert not isinstance(term(other), SymmetricStripBalance)
     assert not isinstance(term(X, suspects=[3]), SymmetricStripBalance)
 
 
+@pytest.mark.parametrize("d", [1, 2, 3, 5])
+def test_strips_of_very_few_columns_and_of_other_pairs(d, rng):
+    X = make_data("binary", rng, n=30, d=d)
+    w = rng.random(30)
+    for data in (X, np.c_[X, rng.normal(size=30)], np.c_[X, np.ones(30)]):
+        loss, plain = (make_loss(data, form=form)[0] for form in ("strips", "primal"))
+        assert loss.value(w) == pytest.approx(plain.value(w), rel=1e-12, abs=1e-12)
+
+
 def test_strips_have_the_same_bits_for_any_number_of_threads(rng):
-    X = (rng.random((700, 650)) < rng.random(650) * 0.4).astype(np.float32)
+    from unskew._terms._strips import SymmetricStripBalance
+
+    X = (rng.random((700, 650)) < 0.02 + 0.4 * rng.random(650)).astype(np.float32)
     w = rng.random(700)
     found = []
     for n_threads in (1, 2, 4):
         loss, encoded = make_loss(X, form="auto", n_threads=n_threads)
+        assert isinstance(loss.terms[0], SymmetricStripBalance)
         with encoded.rows.threads():
             found.append((loss.value(w), *loss.value_and_gradient(w)))
     for value, same, gradient in found:

@@ -3,7 +3,8 @@
 The matrix is an array in memory, a ``.npy`` file, or blocks that a reader gives; files and readers
 are read again in each pass, a few tiles or blocks at a time. Tile boundaries depend on shape and
 storage only, results come back in tile order whatever thread made them, and BLAS is held to one
-thread: the same bits for any number of threads, and for a file as for the array in it.
+thread: the same bits for any number of threads, and for a file as for the array in it (but for
+small arrays of many columns, which have forms of the balance of their own: docs/scale.md).
 """
 
 from __future__ import annotations

@@ -306,7 +306,8 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
         balance = _terms.Balance(rows, pieces, form=form, seed=seed) if pieces else None
         B0 = 0.0
         if balance is not None:  # the authors' procedure begins at exactly these weights
-            B0 = balance.begin(a) if self.solver == "paper" else balance.value(a)
+            by_paper = self.solver == "paper" and balance_strength > 0
+            B0 = balance.begin(a) if by_paper else balance.value(a)
         left_out = []
         known = read_margins(
             self.margins or {},

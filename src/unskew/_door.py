@@ -364,7 +364,8 @@ def start_clusters(
 
     def own_distance(tile: Any, own: np.ndarray) -> np.ndarray:
         F = distance.of(tile)
-        squares, _ = _kmeans.squared_distances(F, C.astype(F.dtype), distance.gaps(tile))
+        C_ = C if sp.issparse(F) else C.astype(F.dtype)
+        squares, _ = _kmeans.squared_distances(F, C_, distance.gaps(tile))
         return np.maximum(squares[np.arange(own.size), own], 0.0)
 
     e = rows.gather(own_distance, labels, dense=False)

@@ -16,9 +16,9 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from ._terms import Effects, add_up, csr_of, row_products, scratch, take_columns
 
-# A squared distance below this share of the squares that it is the difference of has lost too many
-# digits in float32.
-LOST = 0.1
+# Entries of a CSR row whose product float32 adds up well enough, and the share of the squares that
+# a squared distance is the difference of below which it has lost too many digits.
+SHORT, LOST = 128, 0.1
 
 
 class Gaps(NamedTuple):
@@ -114,21 +114,21 @@ class Clusters(NamedTuple):
 
 
 def squared_distances(
-    F: Any, C: np.ndarray, gaps: Gaps | None = None
+    F: Any, C: np.ndarray, gaps: Gaps | None = None, dtype: Any = np.float64
 ) -> tuple[np.ndarray, np.ndarray]:
     """||x||^2 - 2 x.c + ||c||^2 for each row and centre, and the size its rounding scales with.
 
-    In the dtype of C. With gaps (places that hold 0) the squares of c there are taken out by a
-    second product, and the row's factor is multiplied in.
+    CSR rows, which cannot be shifted towards 0, are multiplied in ``dtype``. With gaps (places that
+    hold 0) the squares of c there are taken out by a second product, and the row's factor is
+    multiplied in.
     """
     if sp.issparse(F):
-        data = F.data
-        if data.dtype != C.dtype:
-            data = scratch("entries", F.data.shape, C.dtype)
-            np.copyto(data, F.data)
-        squared = np.multiply(data, data, out=scratch("squares", data.shape, C.dtype))
-        F, squared = (csr_of(v, F.indices, F.indptr, F.shape[1]) for v in (data, squared))
-        x2 = squared @ np.ones(F.shape[1], dtype=C.dtype)
+        data = scratch("entries", F.data.shape, np.float64)
+        np.copyto(data, F.data)
+        squared = np.multiply(data, data, out=scratch("squares", data.shape, np.float64))
+        x2 = csr_of(squared, F.indices, F.indptr, F.shape[1]) @ np.ones(F.shape[1])
+        F = csr_of(F.data if F.dtype == dtype else data, F.indices, F.indptr, F.shape[1])
+        C = C.astype(dtype, copy=False)
     else:
         x2 = row_products(F, F)
     c2 = np.einsum("kj,kj->k", C, C)
@@ -173,30 +173,31 @@ def assign(F: Any, C: np.ndarray, gaps: Gaps | None = None) -> tuple[np.ndarray,
     return labels, e if gaps is None else e * gaps.factor
 
 
-def _closest(distances: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """K x n: which centres are the nearest, to rounding."""
+def _closest(distances: np.ndarray, size: np.ndarray, roundings: int = 32) -> np.ndarray:
+    """K x n: which centres are the nearest, to so many roundings of ``size``."""
     # Centre by centre: a row of K numbers is too short to be worked on by itself.
     across = np.ascontiguousarray(distances.T)
-    return across <= across.min(0) + 32 * np.finfo(distances.dtype).eps * size
+    return across <= across.min(0) + roundings * np.finfo(distances.dtype).eps * size
 
 
 def _assign_entries(F: Any, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``assign`` of CSR rows, which cannot be shifted towards 0: where the product form in the
-    dtype of the rows has lost digits, and near ties, it is done again in float64."""
+    """``assign`` of CSR rows. Short rows of float32 are multiplied in float32; near ties, and rows
+    whose distances lose digits in it, again in float64."""
 
-    def nearest(F: Any, C: np.ndarray) -> tuple:
-        distances, size = squared_distances(F, C)
-        close = _closest(distances, size)
+    def nearest(F: Any, dtype: Any, roundings: int) -> tuple:
+        distances, size = squared_distances(F, C, dtype=dtype)
+        close = _closest(distances, size, roundings)
         labels = close.argmax(0).astype(np.int32)
         e = distances[np.arange(labels.size), labels].astype(np.float64)
-        return labels, np.maximum(e, 0.0), np.count_nonzero(close, axis=0) > 1, size
+        return labels, np.maximum(e, 0.0), close, size
 
-    if F.dtype == np.float64:
-        return nearest(F, C.astype(np.float64, copy=False))[:2]
-    labels, e, tied, size = nearest(F, C.astype(F.dtype, copy=False))
-    unsure = np.flatnonzero(tied | (e < LOST * size))
+    longest = int(np.diff(F.indptr).max(initial=0))
+    if F.dtype != np.float32 or longest > SHORT:
+        return nearest(F, np.float64, 32)[:2]
+    labels, e, close, size = nearest(F, np.float32, max(32, longest))
+    unsure = np.flatnonzero((np.count_nonzero(close, axis=0) > 1) | (e < LOST * size))
     if unsure.size:
-        labels[unsure], e[unsure] = nearest(F[unsure], C.astype(np.float64, copy=False))[:2]
+        labels[unsure], e[unsure] = nearest(F[unsure], np.float64, 32)[:2]
     return labels, e
 
 
@@ -251,7 +252,7 @@ def cluster_sums(
 def _sums_of_entries(F: Any, weights: np.ndarray, labels: np.ndarray, K: int) -> np.ndarray:
     """Sum of w x per cluster of CSR rows: all entries as one row of K d places, made dense."""
     d, count = F.shape[1], np.diff(F.indptr)
-    integer = np.int32 if K * d < 2**31 else np.int64
+    integer: Any = np.int32 if K * d < 2**31 else np.int64
     places = np.repeat(labels.astype(integer) * integer(d), count)
     places += F.indices
     data = np.repeat(weights, count)

@@ -250,7 +250,7 @@ class Held(NamedTuple):
         return [tile for start, stop in stacked(self.sizes) for tile in cut(start, stop, step)]
 
 
-def on_made_block(how: tuple, *arguments: Any) -> list:
+def on_made_block(how: tuple, *arguments: Any) -> Any:
     return on_block(make_block(*how), *arguments)
 
 

@@ -120,7 +120,7 @@ def make_balance(rows: Any, pairs: Pairs, form: str, seed: int) -> Term:
         return (SymmetricDualBalance if own else DualBalance)(rows, pairs)
     if form == "probes":
         return ProbeBalance(rows, pairs, seed)
-    if form == "strips":
+    if form == "strips" and pairs.symmetric:
         return SymmetricStripBalance(rows, pairs)
     if pairs.symmetric:
         return SymmetricPrimalBalance(rows, pairs)

@@ -195,7 +195,7 @@ class SparseReading:
         self._columns, self._rows = [(0, d, F)], [(0, n, F)]
         if again and F.nnz >= 2 * n * len(columns) > 2 * n:
             self._columns = [(a, b, sp.csr_array(F[:, a:b])) for a, b in columns]
-        if again and F.nnz >= 2 * d * len(rows):
+        if again and F.nnz >= 2 * d * len(rows) > 2 * d:
             self._rows = [(a, b, csr_rows(F, a, b).tocsc()) for a, b in rows]
         self._memory: np.ndarray | None = None
         # Columns of 0 and 1 that are their own treatments: three sums are one.

@@ -68,7 +68,9 @@ class SymmetricStripBalance:
         by_column = by_row.tocsc().T
         count = max(4, 2 * round(d / (2 * STRIP)))
         self.strips = [_Strip(self, by_row, by_column, *ends) for ends in evenly(d, -(-d // count))]
-        self._tasks = _of_one_size([strip.cost for strip in self.strips], len(self.strips) // 2)
+        self._tasks = _of_one_size(
+            [strip.cost for strip in self.strips], (len(self.strips) + 1) // 2
+        )
 
     @staticmethod
     def suits(rows: Any, pairs: Pairs) -> bool:
