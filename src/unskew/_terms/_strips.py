@@ -12,7 +12,6 @@ from ._blas import times_upper
 from ._pairs import (
     Pairs,
     add_up,
-    csr_of,
     evenly,
     for_sums,
     group_rates,
@@ -64,8 +63,8 @@ class SymmetricStripBalance:
         k, j = at[pairs.masked[0]], at[pairs.masked[1]]
         self.masked = k[k < j], j[k < j]
         self.rare = int((share <= RARE).sum())
-        by_row = _entries(self.T[:, : self.rare])
-        by_column = by_row.tocsc().T
+        by_row = sp.csr_array(self.T[:, : self.rare])
+        by_column = sp.csr_array(by_row.T)
         count = max(4, 2 * round(d / (2 * STRIP)))
         self.strips = [_Strip(self, by_row, by_column, *ends) for ends in evenly(d, -(-d // count))]
         self._tasks = _of_one_size(
@@ -143,14 +142,7 @@ class _Strip:
         self.own = np.ascontiguousarray(T[:, k:stop])
         # Of the columns up to stop, those before ``rare`` are sparse; a strip is all or nothing.
         self.rare = rare = stop if stop <= balance.rare else min(k, balance.rare)
-        first = slice(0, by_column.indptr[rare])
-        self.columns = csr_of(
-            by_column.data[first],
-            by_column.indices[first],
-            by_column.indptr[: rare + 1],
-            T.shape[0],
-        )
-        self.sparse = _left_of(by_row, rare)
+        self.columns, self.sparse = by_column[:rare], by_row[:, :rare]
         self.dense = T[:, rare:k]
         self.above = np.triu(np.ones((stop - k, stop - k), dtype=T.dtype), 1)
         rows, columns = balance.masked
@@ -192,25 +184,6 @@ class _Strip:
             times_upper(G, H[k:])
             products += row_products(G, own)
         return products
-
-
-def _entries(T: np.ndarray) -> sp.csr_array:
-    """Indicators as their ones."""
-    ones = T != 0
-    places = np.flatnonzero(ones)
-    ends = np.zeros(T.shape[0] + 1, dtype=np.int32)
-    np.cumsum(np.count_nonzero(ones, axis=1), out=ends[1:])
-    return csr_of(np.ones(places.size, T.dtype), places % max(T.shape[1], 1), ends, T.shape[1])
-
-
-def _left_of(rows: sp.csr_array, stop: int) -> sp.csr_array:
-    """The columns before ``stop``."""
-    if stop == rows.shape[1]:
-        return rows
-    inside = rows.indices < stop
-    before = np.zeros(inside.size + 1, dtype=np.int32)
-    np.cumsum(inside, out=before[1:])
-    return csr_of(rows.data[inside], rows.indices[inside], before[rows.indptr], stop)
 
 
 def _of_one_size(costs: list[float], count: int) -> list[list[int]]:
