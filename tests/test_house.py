@@ -7,6 +7,7 @@ from pathlib import Path
 import unskew
 
 ROOMS = [
+    "_threads",
     "_terms",
     "_kmeans",
     "_files",

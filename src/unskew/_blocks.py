@@ -13,12 +13,10 @@ import mmap
 import os
 import threading
 from bisect import bisect_right
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from copy import copy
-from functools import cache
 from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,10 +24,10 @@ from typing import Any, Protocol
 import joblib
 import numpy as np
 import scipy.sparse as sp
-from threadpoolctl import ThreadpoolController
 
 from ._files import FileError, need
-from ._terms import add_up, csr_rows, detached, release, scratch
+from ._terms import add_up, csr_rows, detached, release, scratch, take_columns
+from ._threads import Later, Threads, one_blas_thread
 
 # Elements of a tile: about what a core's own cache holds. A CSR tile costs its stored entries
 # until a kernel asks for it dense, so it may be larger.
@@ -103,7 +101,7 @@ class Rows:
         self.groups = in_groups(self.bounds, getattr(X, "starts", None))
         self.n_threads = joblib.cpu_count() if n_threads is None else n_threads
         self._by_column: Any = None
-        self._pool: ThreadPoolExecutor | None = None
+        self._threads = Threads()
 
     def with_shift(self, shift: np.ndarray | None) -> Rows:
         return Rows(self.X, shift=shift, n_threads=self.n_threads)
@@ -141,11 +139,11 @@ class Rows:
         if self.resident:
             part = self.X[start:stop]
         else:
-            part = self.X.read(start, stop, None if self._pool is None else self._pool.submit)
+            part = self.X.read(start, stop, self._threads.submit)
         return expanded(part, self.dtype, self.shift, out)
 
     def columns(self, which: np.ndarray) -> np.ndarray:
-        """Whole columns, dense: for quantiles and for the form with n < d."""
+        """Whole columns, dense and copied: for quantiles and for the form with n < d."""
         if not self.resident:
             out = np.empty((self.n, len(which)), dtype=self.dtype)
             for (start, stop), part in zip(self.bounds, self.map(lambda tile: tile[:, which])):
@@ -155,7 +153,8 @@ class Rows:
             if self._by_column is None:
                 self._by_column = self.X.tocsc()
             return self._by_column[:, which].toarray().astype(self.dtype, copy=False)
-        out = self.X[:, which].astype(self.dtype, copy=False)
+        out = take_columns(self.X, which)
+        out = out.astype(self.dtype, copy=np.may_share_memory(out, self.X))
         return out if self.shift is None else out - self.shift[which]
 
     def take(self, which: np.ndarray) -> np.ndarray:
@@ -207,46 +206,28 @@ class Rows:
         return add_up(add_up(islice(parts, count)) for count in self.groups)
 
     def run(self, function: Callable, items: Iterable) -> Iterator[Any]:
-        """function(item) for each item, in order, on the threads; at most a few results wait.
+        """function(item) for each item, in order, on the threads."""
+        return self._threads.run(function, items)
 
-        The calling thread takes part: where it would wait for a result it does the next item that
-        no other has begun. Waking a thread costs as much as a small task.
-        """
-        items = list(items)
-        if self._pool is None or len(items) < 2:
-            yield from map(function, items)
-            return
-        begun: deque[tuple[Future, Any]] = deque()
-        own: dict[Future, Any] = {}
-        for item in items:
-            begun.append((self._pool.submit(function, item), item))
-            if len(begun) > self.n_threads:
-                yield self._first_of(begun, own, function)
-        while begun:
-            yield self._first_of(begun, own, function)
+    def later(self, function: Callable[[], Any]) -> Later:
+        """A call over the rows, put off until a kernel says that it is busy (``begin_later``) or
+        until its result is asked for. At once where it has several tiles: it uses all threads."""
+        if len(self.bounds) == 1:
+            return self._threads.later(function)
+        result = function()
+        return Later(lambda: result)
 
-    def _first_of(self, begun: deque, own: dict, function: Callable) -> Any:
-        """The result of the first item, helping with later ones while others work on it."""
-        first = begun[0][0]
-        while first not in own and not first.done():
-            for future, item in begun:
-                if future not in own and future.cancel():
-                    own[future] = function(item)
-                    break
-            else:
-                break
-        begun.popleft()
-        return own.pop(first) if first in own else first.result()
+    def begin_later(self) -> None:
+        self._threads.begin_later()
 
     @contextmanager
     def threads(self) -> Iterator[Rows]:
         """Threads for the time of a fit, BLAS held to one thread each."""
+        before = self._threads
         with one_blas_thread(), ExitStack() as after:
             after.callback(release)
-            if self.n_threads > 1:  # the thread that calls is one of them
-                pool = ThreadPoolExecutor(self.n_threads - 1, thread_name_prefix="unskew")
-                self._pool = after.enter_context(pool)
-                after.callback(setattr, self, "_pool", None)
+            self._threads = after.enter_context(Threads(self.n_threads))
+            after.callback(setattr, self, "_threads", before)
             yield self
 
 
@@ -609,36 +590,3 @@ class ParquetReader:
             parts.append(table.select(wanted).slice(low, high - low))
             at += 1
         return parts[0] if len(parts) == 1 else arrow.concat_tables(parts)
-
-
-_blas_lock = threading.Lock()
-_blas_users = 0
-_blas_limit: Any = None
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    """The BLAS libraries of NumPy and SciPy; looking for them takes longer than a small task."""
-    return ThreadpoolController()
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread while anyone is inside.
-
-    The limit belongs to the process, not to a thread, so it is counted: it is set by the first fit
-    that enters and lifted by the last that leaves; fits in parallel threads keep their bits.
-    """
-    global _blas_users, _blas_limit
-    with _blas_lock:
-        if _blas_users == 0:
-            _blas_limit = _blas().limit(limits=1, user_api="blas")
-        _blas_users += 1
-    try:
-        yield
-    finally:
-        with _blas_lock:
-            _blas_users -= 1
-            if _blas_users == 0:
-                _blas_limit.restore_original_limits()
-                _blas_limit = None

@@ -87,12 +87,21 @@ class Problem(NamedTuple):
 
     def value_and_gradient(self, w: np.ndarray, e: np.ndarray) -> tuple[float, np.ndarray]:
         """J and dJ/dw at fixed e."""
+        return self.with_other_terms(w, e, *self.balance_and_gradient(w))
+
+    def balance_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        """balance(w), and what it adds to dJ/dw: all of J that does not look at e."""
+        if not self.balance_rate:
+            return 0.0, np.zeros(w.size)
+        balance, gradient = self.balance.value_and_gradient(w)
         # In place and in pieces, here and below: of many rows, each vector counts.
-        balance, gradient = 0.0, None
-        if self.balance_rate:
-            balance, gradient = self.balance.value_and_gradient(w)
-            gradient *= self.balance_rate
-        gradient = np.zeros(w.size) if gradient is None else gradient
+        gradient *= self.balance_rate
+        return balance, gradient
+
+    def with_other_terms(
+        self, w: np.ndarray, e: np.ndarray, balance: float, gradient: np.ndarray
+    ) -> tuple[float, np.ndarray]:
+        """J and dJ/dw from ``balance_and_gradient``, whose gradient becomes that of J."""
         for piece in pieces_of(w.size):
             pull = (2.0 * self.spread_rate) * w[piece]
             pull *= self.inverse_a[piece]
@@ -548,14 +557,18 @@ def follow_paper(
 
     iteration = first - 1
     for iteration in range(first, max_iter + 1):
+        sweep = None
         if clusters is not None and distance is not None:
-            C, empty = _kmeans.update(rows, distance, v * v, clusters.labels, clusters.C)
-            clusters = _label_present(rows, distance, C, empty)
-            e = clusters.e
+            # The balance does not look at labels: of few rows both are found at the same time.
+            sweep = rows.later(partial(_sweep_of_paper, rows, distance, v * v, clusters))
         v_last = v
         v = v + iteration / (iteration + 3) * (v - v_before)
         w = v * v
-        J, gradient = problem.value_and_gradient(w, e)
+        balance = problem.balance_and_gradient(w)
+        if sweep is not None:
+            clusters = sweep.result()
+            e = clusters.e
+        J, gradient = problem.with_other_terms(w, e, *balance)
         # dJ/dv = 2 v dJ/dw, except that the authors' inertia part has 1 for the 2.
         g = 2.0 * v * gradient - problem.inertia_rate * e * v
         step, z, terms = _step_of_paper(problem, v, g, e, J, step)
@@ -587,15 +600,18 @@ def _step_of_paper(problem: Problem, v, g, e, J: float, step: float) -> tuple:
         w, move = z * z, z - v
         bound = J + float(g @ move) + float(move @ move) / (2.0 * step)
         end = step < 1e-300 or not np.isfinite(J)
-        if end or not sum(problem.terms(w, e, 0.0).values()) > bound:
-            terms = problem.terms(w, e)
+        terms = problem.terms(w, e, 0.0)
+        if end or not sum(terms.values()) > bound:
+            if problem.balance_rate:
+                terms["balance"] = problem.balance_rate * problem.balance.value(w)
             if end or sum(terms.values()) <= bound:
                 return step, z, terms
         step /= 2.0
 
 
-def _label_present(rows: Any, distance: Distance, C: np.ndarray, empty: np.ndarray) -> Clusters:
-    """Nearest centre among the clusters that have members; an empty one has no centre."""
+def _sweep_of_paper(rows: Any, distance: Distance, w: np.ndarray, clusters: Clusters) -> Clusters:
+    """Centres at w, then the nearest of them; an empty cluster has none and is not chosen."""
+    C, empty = _kmeans.update(rows, distance, w, clusters.labels, clusters.C)
     if not empty.any():
         return _kmeans.label(rows, distance, C)
     present = np.flatnonzero(~empty)

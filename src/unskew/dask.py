@@ -29,7 +29,6 @@ from ._blocks import (
     cut,
     expanded,
     for_a_tile,
-    one_blas_thread,
     refuse_non_finite,
     stacked,
     storage_of,
@@ -39,6 +38,7 @@ from ._blocks import (
 from ._door import EncodedBlock, TableBlocks
 from ._files import need
 from ._terms import add_up
+from ._threads import one_blas_thread
 from .dckm import DCKM
 
 # Tasks under way per thread of the cluster: one at work, the others on their way to and from it.

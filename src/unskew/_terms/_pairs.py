@@ -48,9 +48,7 @@ class Treatments:
         columns = take_columns(tile, self.column)
         if self.as_is:
             return columns
-        treated = columns > self.above
-        if np.isfinite(self.upto).any():
-            treated &= columns <= self.upto
+        treated = self.within(columns)
         for j in self._gappy:
             treated[:, j] &= tile[:, self.absent[j]] == 0  # type: ignore[index]
         return treated.astype(tile.dtype)
@@ -60,17 +58,20 @@ class Treatments:
         return np.zeros(0, np.intp) if self.absent is None else np.flatnonzero(self.absent >= 0)
 
     def of_rows(self, rows: Any) -> np.ndarray:
-        """Indicators of all rows, read by whole columns: for the form with n < d."""
-        values = rows.columns(self.column)
-        treated = (values > self.above) & (values <= self.upto)
+        """Which rows each stands for, n x t, read by whole columns: for the form with n < d."""
+        treated = self.within(rows.columns(self.column))
         j = self._gappy
         if j.size:
             treated[:, j] &= rows.columns(self.absent[j]) == 0  # type: ignore[index]
-        return treated.astype(values.dtype)
+        return treated
 
-    def within(self, values: np.ndarray, j: np.ndarray) -> np.ndarray:
+    def within(self, values: np.ndarray, j: Any = slice(None)) -> np.ndarray:
         """Whether each value is one that treatment j stands for."""
-        return (values > self.above[j]) & (values <= self.upto[j])
+        above, upto = self.above[j], self.upto[j]
+        inside = values > above
+        if np.isfinite(upto).any():
+            inside &= values <= upto
+        return inside
 
     def of_sparse(self, tile: sp.csr_array) -> SparseIndicators:
         """Indicators of a CSR tile as (value where X is 0) + (correction at stored entries)."""

@@ -258,10 +258,11 @@ class SymmetricDualBalance(DualBalance):
         t = len(pairs.treatments)
         self.T = np.empty((rows.n, t), dtype=rows.dtype)
         for number, chunk in enumerate(self.chunks):
-            T = self._indicators(number)
+            treated = self._treated(number)
             # The rarer of the two values: sums over almost all rows would lose their digits. It
             # turns the sign of D_j and nothing else.
-            self.T[:, chunk] = np.where(T.mean(axis=0, dtype=np.float64) > 0.5, 1 - T, T)
+            treated ^= 2 * np.count_nonzero(treated, axis=0) > rows.n
+            self.T[:, chunk[0] : chunk[-1] + 1] = treated
         self._for_sums = for_sums(self.T)
         step = max(SLICE, WORTH_A_THREAD // max(rows.n, 1) ** 2)
         self.slices = [slice(*ends) for ends in evenly(t, step)]
@@ -324,6 +325,7 @@ class SymmetricDualBalance(DualBalance):
 
         def part(some: slice) -> tuple:
             T = self.T[:, some]
+            self._busy(T.shape[1])
             TY = np.matmul(Mp, T, out=scratch("Y", T.shape, T.dtype))
             TY *= T
             return p_ @ TY, TY @ r2[some]

@@ -36,6 +36,8 @@ LARGEST_MATRIX = 2**24
 # Entries of the rows x treatments matrices that a thread works on: a few of them fit its cache.
 # But not fewer columns than this: narrow products are slow.
 CHUNK, NARROWEST = 2**16, 256
+# Operations (multiply and add) of a product that is worth having another thread begin something.
+LONG = 2**23
 # Relative standard error that the number of random probes is chosen for.
 PROBE_ERROR = 0.1
 # Sparse rows that the probe form reads together, and the most that it keeps of them.
@@ -88,14 +90,17 @@ class DualBalance:
         return [self._indicators(number) for number in range(len(self.chunks))]
 
     def _indicators(self, number: int) -> np.ndarray:
-        treatments = self.pairs.treatments.take(self.chunks[number])
-        return treatments.of_rows(self.rows)
+        return self._treated(number).astype(self.rows.dtype)
+
+    def _treated(self, number: int) -> np.ndarray:
+        return self.pairs.treatments.take(self.chunks[number]).of_rows(self.rows)
 
     def _features(self, k: np.ndarray) -> np.ndarray:
         """Scaled feature columns, centred: D does not see the shift, rounding does."""
-        F = self.rows.columns(self.pairs.features[k])
-        F = (F - self.pairs.centre[k]) * self.pairs.scale[k]
-        return F.astype(self.rows.dtype, copy=False)
+        F, dtype = self.rows.columns(self.pairs.features[k]), self.rows.dtype
+        F -= self.pairs.centre[k].astype(dtype)
+        F *= self.pairs.scale[k].astype(dtype)
+        return F
 
     def _chunk(self, number: int, w: np.ndarray, gradient: bool) -> tuple:
         T = self.kept[number] if self.kept is not None else self._indicators(number)
@@ -105,6 +110,7 @@ class DualBalance:
         A = np.multiply(T, (inverse_s + inverse_c).astype(dtype), out=scratch("A", shape, dtype))
         A -= inverse_c.astype(dtype)
         wA = np.multiply(w_, A, out=scratch("wA", shape, dtype))
+        self._busy(T.shape[1])
         P = np.matmul(self.M, wA, out=scratch("P", shape, dtype))
         value = float(np.vdot(wA, P))
         value -= float(self.fixed[self.chunks[number]] @ (inverse_s > 0))
@@ -131,6 +137,11 @@ class DualBalance:
             np.add.at(alpha, j, 2.0 * masked * treated * inverse_s[j] ** 2)
             np.add.at(beta, j, -2.0 * masked * control * inverse_c[j] ** 2)
         return value, g + T @ (alpha - beta).astype(T.dtype) + beta.sum()
+
+    def _busy(self, width: int) -> None:
+        """A product of so many columns is next; where it is long, others may work meanwhile."""
+        if self.rows.n**2 * width >= LONG:
+            self.rows.begin_later()
 
     def value(self, w: np.ndarray) -> float:
         run = self.rows.run(lambda i: self._chunk(i, w, False), range(len(self.chunks)))

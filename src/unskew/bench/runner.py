@@ -21,7 +21,7 @@ import sklearn
 
 import unskew
 
-from .._blocks import one_blas_thread
+from .._threads import one_blas_thread
 
 
 class StudyFailed(RuntimeError):

@@ -8,8 +8,8 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unskew._blocks import one_blas_thread
 from unskew._door import whole_or_not_at_all
+from unskew._threads import one_blas_thread
 from unskew.feature_selection._graphs import heat_graph, nearest
 
 
