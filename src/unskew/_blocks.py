@@ -40,6 +40,8 @@ LARGEST_TILE = 2**24
 # Tiles of a block whose sums are added before they are added to the others: on a cluster they
 # travel as one.
 GROUP = 16
+# Entries of a matrix that one thread passes through in the time that it takes to share them.
+ONE_JOB = 2**21
 # Storage that is read as it is, tile by tile; anything else becomes float64.
 STORED_AS_GIVEN = [np.float64, np.float32, np.uint8, np.int8, np.bool_]
 
@@ -211,11 +213,11 @@ class Rows:
 
     def later(self, function: Callable[[], Any]) -> Later:
         """A call over the rows, put off until a kernel says that it is busy (``begin_later``) or
-        until its result is asked for. At once where it has several tiles: it uses all threads."""
-        if len(self.bounds) == 1:
-            return self._threads.later(function)
-        result = function()
-        return Later(lambda: result)
+        until its result is asked for. Of many rows at once: it keeps all threads busy itself."""
+        if len(self.bounds) > 1 and self.n * self.d > ONE_JOB:
+            result = function()
+            return self._threads.later(lambda: result)
+        return self._threads.later(function)
 
     def begin_later(self) -> None:
         self._threads.begin_later()

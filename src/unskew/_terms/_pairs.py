@@ -15,8 +15,6 @@ from ._scratch import scratch
 WORTH_A_CALL = 64
 # Entries of a matrix that a core's own cache holds.
 IN_THE_CACHE = 2**18
-# Indicators of which a copy in float64 is small, and read faster than the exact layers are made.
-FEW_INDICATORS = 2**20
 
 
 @dataclass(frozen=True)
@@ -270,7 +268,7 @@ def weighted_sum(w: np.ndarray, M: np.ndarray) -> np.ndarray:
 
 def for_sums(T: np.ndarray) -> np.ndarray:
     """Indicators that stay in memory as ``weighted_indicators`` reads them fastest."""
-    return T.astype(np.float64) if T.size <= FEW_INDICATORS else T
+    return T.astype(np.float64) if T.size <= IN_THE_CACHE else T
 
 
 def weighted_indicators(w: np.ndarray, T: np.ndarray) -> np.ndarray:

@@ -13,7 +13,6 @@ from ._pairs import (
     Pairs,
     add_up,
     evenly,
-    for_sums,
     group_rates,
     row_products,
     weighted_indicators,
@@ -48,22 +47,20 @@ class SymmetricStripBalance:
 
     def __init__(self, rows: Any, pairs: Pairs) -> None:
         self.rows, self.pairs = rows, pairs
-        T = np.vstack(list(rows.map(pairs.treatments.of)))
-        often = T.mean(axis=0, dtype=np.float64)
-        share = np.minimum(often, 1 - often)
-        order = np.argsort(share, kind="stable")
+        treated = pairs.treatments.of_rows(rows)
+        often = np.count_nonzero(treated, axis=0)
+        few = np.minimum(often, rows.n - often)
+        order = np.argsort(few, kind="stable")
         d = order.size
-        self.T = np.take(T, order, axis=1)
-        turned = often[order] > 0.5
-        if turned.any():
-            self.T[:, turned] = 1 - self.T[:, turned]
-        self._for_sums = for_sums(self.T)
+        treated = np.take(treated, order, axis=1)
+        treated ^= 2 * often[order] > rows.n
+        self.T = treated.astype(rows.dtype)
         self.scale = (pairs.scale * pairs.gap)[order]
         at = np.argsort(order)
         k, j = at[pairs.masked[0]], at[pairs.masked[1]]
         self.masked = k[k < j], j[k < j]
-        self.rare = int((share <= RARE).sum())
-        by_row = sp.csr_array(self.T[:, : self.rare])
+        self.rare = int((few <= RARE * rows.n).sum())
+        by_row = sp.csr_array(treated[:, : self.rare]).astype(rows.dtype)
         by_column = sp.csr_array(by_row.T)
         count = max(4, 2 * round(d / (2 * STRIP)))
         self.strips = [_Strip(self, by_row, by_column, *ends) for ends in evenly(d, -(-d // count))]
@@ -97,7 +94,7 @@ class SymmetricStripBalance:
         if not W > 0:
             return 0.0
         p = w / W
-        share = weighted_indicators(p, self._for_sums)
+        share = weighted_indicators(p, self.T)
         scale2 = (self.scale**2).astype(self.T.dtype)
 
         def piece(strip: _Strip) -> tuple:
@@ -112,7 +109,7 @@ class SymmetricStripBalance:
         if not W > 0:
             return 0.0, np.zeros(w.size)
         p = w / W
-        share = weighted_indicators(p, self._for_sums)
+        share = weighted_indicators(p, self.T)
         rates = Rates.at(share, self.scale, self.T.dtype)
         scale2 = np.ascontiguousarray(rates.ours[:, 0])
 
@@ -123,6 +120,7 @@ class SymmetricStripBalance:
             H, sums = rates.times(C, left, own)
             return added, sums, strip.row_products(H)
 
+        self.rows.begin_later()
         added, sums, products = zip(*self._on_threads(piece))
         value, v, const = rates.together(self._over_strips(added), self._over_strips(sums))
         gradient = add_up((each,) for each in products)[0]
