@@ -14,6 +14,7 @@ from unskew import DCKM, ConsensusDCKM, DecorrelationWeights
 from unskew.diagnostics import (
     METHODS,
     Evidence,
+    _some,
     audit,
     compare,
     diagnostics,
@@ -561,9 +562,7 @@ def test_audit_measures_pairs_by_their_kinds():
 
 
 def test_audit_draws_rows_by_its_seed(monkeypatch):
-    from unskew.diagnostics import _audit
-
-    monkeypatch.setattr(_audit, "MOST_ROWS", 150)
+    monkeypatch.setattr(_some, "MOST_ROWS", 150)
     table = make_patients()
     one, same, other = (audit(table, random_state=s) for s in (1, 1, 2))
     assert one.n_rows == 400

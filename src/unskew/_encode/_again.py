@@ -14,7 +14,8 @@ from ._read import as_frame
 
 
 def encode_for(model: Any, X: Any, sample_weight: Any = None) -> Encoded:
-    """The rows of a fit as the fit saw them: distance, treatments and pairs of ``model``."""
+    """The rows of a fit, or some of them, as the fit saw them: distance, treatments and pairs of
+    ``model``. Of some rows, deviations and quantile bins are their own."""
     encoder = model.encoder_
     if encoder is not None:
         matrix, layout = encoder.read(X).matrix, encoder.layout()
@@ -37,6 +38,7 @@ def encode_for(model: Any, X: Any, sample_weight: Any = None) -> Encoded:
         n_bins=model.n_bins,
         standardise=model.scale == "relative",
         layout=layout,
+        shift=model._shift,
     )
     distance = getattr(model, "_distance", None)
     if distance is None:

@@ -401,10 +401,15 @@ def encode(
     layout: Layout | None = None,
     column_scale: str | None = None,
     row_scale: str | None = None,
+    shift: Any = "measured",
 ) -> Encoded:
+    """``shift``: what is subtracted from the columns (an array or None), or "measured": their
+    means where that is needed."""
     layout = layout or Layout.plain(rows.d)
     columns = describe_columns(rows, a, layout)
-    rows = rows.with_shift(shift_for(columns, layout, rows.sparse))
+    if isinstance(shift, str):
+        shift = shift_for(columns, layout, rows.sparse)
+    rows = rows.with_shift(shift)
     treatments = make_treatments(rows, a, columns, layout, n_bins)
     if standardise:
         scale = np.divide(1.0, columns.sd, out=np.zeros(rows.d), where=columns.sd > 0)

@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._door import check_weights
 from .._encode import as_frame
 from ..metrics import association, kish_size
 from . import _measure
 from ._data import Audit, AuditedPair, Notice
 from ._read import Values, View, find_sources, read_table, settings_of, values_of_source
+from ._some import some_rows
 from ._verdict import BALANCED, BEYOND_CHANCE, Verdict
 
-MOST_ROWS = 100_000
 MOST_PAIRS = 200
 MOST_COLUMNS = 5000
 MOST_NOTICES = 12
@@ -55,7 +54,7 @@ def audit(
 
     Parameters
     ----------
-    X : pandas, polars or pyarrow table, array or CSR matrix
+    X : pandas, polars or pyarrow table, array, CSR matrix, or a file or reader as in DCKM.fit
     suspects : names, indices, mask or None
         Columns through which bias may have come in. ``worth`` is then about their ties to the
         other columns.
@@ -80,17 +79,10 @@ def audit(
     >>> found.worth.word, found.notices[0].why
     ('yes', 'predicts many columns')
     """
-    n = X.shape[0] if hasattr(X, "shape") else len(X)
-    a = check_weights(sample_weight, n)
-    notes: list[str] = []
-    table, weights = X, a
-    if n > MOST_ROWS:
-        rng = np.random.default_rng(0 if random_state is None else random_state)
-        chosen = np.sort(rng.choice(n, MOST_ROWS, replace=False))
-        table, weights = _take_rows(X, chosen), a[chosen]
-        notes.append(f"Looked at {MOST_ROWS:,} of {n:,} rows, drawn at random.")
-    table, aside = _set_identifiers_aside(table)
-    view = read_table(table, weights, encoder)
+    some = some_rows(X, sample_weight, 0 if random_state is None else random_state)
+    notes = [] if some.chosen is None else [some.note]
+    table, aside = _set_identifiers_aside(some.X)
+    view = read_table(table, some.a, encoder)
     if len(view.source_names) > MOST_COLUMNS:
         raise ValueError(
             f"X has {len(view.source_names)} columns; an audit compares every pair of them and "
@@ -115,13 +107,14 @@ def audit(
     order = np.argsort(-ties.reach, kind="stable")
     shown_weight = sample_weight is not None
     settings = settings_of(
-        view, X, sample_weight, model="audit",
+        view, some.X, sample_weight, model="audit",
         call=f"audit(X{_arguments(suspects, shown_weight)})",
         parameters={"suspects": suspects, "encoder": encoder, "random_state": random_state},
+        n_rows=some.n,
     )  # fmt: skip
     return Audit(
         worth=_worth(view, ties, names, notices),
-        n_rows=n,
+        n_rows=some.n,
         n_rows_used=view.rows.n,
         n_columns=settings.n_columns + sum(x.column not in view.source_names for x in aside),
         n_encoded=view.rows.d,
@@ -141,11 +134,6 @@ def audit(
 def _arguments(suspects: Any, weighted: bool) -> str:
     given = "" if suspects is None else f", suspects={suspects!r}"
     return given + (", sample_weight=sample_weight" if weighted else "")
-
-
-def _take_rows(X: Any, which: np.ndarray) -> Any:
-    frame = as_frame(X)
-    return X[which] if frame is None else frame[which.tolist()].to_native()
 
 
 # ------------------------------------------------------------------------------------ identifiers

@@ -14,8 +14,9 @@ from ..dckm import DCKM
 from ..metrics import effective_sample_size, silhouette
 from . import _measure
 from ._data import Comparison, MethodRow
-from ._fit import ALL, DROPPED, REGRESSED, describe_fit, encoded_matrix, fit_rivals
-from ._read import View, call_of, read_fitted, settings_of
+from ._fit import ALL, DROPPED, REGRESSED, describe_fit, encoded_matrix, fit_rivals, look_at
+from ._read import View, call_of, settings_of
+from ._some import some_rows
 
 # Rows among which the silhouette is computed.
 MOST_IN_SILHOUETTE = 2000
@@ -53,7 +54,8 @@ def compare(
 
     Parameters
     ----------
-    X : pandas, polars or pyarrow table, array or CSR matrix
+    X : pandas, polars or pyarrow table, array, CSR matrix, or a file or reader as in DCKM.fit
+        Of more than 100,000 rows so many are drawn and clustered; ``notes`` says so.
     n_clusters : int
     suspects, sample_weight, encoder, random_state
         As in DCKM. Without suspects nothing can be dropped or regressed out.
@@ -80,10 +82,14 @@ def compare(
     unknown = [name for name in wanted if name not in METHODS]
     if unknown:
         raise ValueError(f"methods has {unknown[0]!r}, which is not one of {list(METHODS)}")
+    seed = random_state if isinstance(random_state, (int, np.integer)) else 0
+    some = some_rows(X, sample_weight, seed)
+    X, sample_weight = some.X, None if sample_weight is None else some.a
     model = DCKM(
         n_clusters, suspects=suspects, encoder=encoder, random_state=random_state, **dckm_parameters
     ).fit(X, sample_weight=sample_weight)
-    view = read_fitted(model, X, sample_weight)
+    look = look_at(model, X, sample_weight)
+    view = look.view
     fitted, skipped = _fit_all(model, view, X, sample_weight, wanted)
     reference = fitted["kmeans"][0] if "kmeans" in fitted else None
     rows = tuple(
@@ -92,17 +98,20 @@ def compare(
         if method in fitted
     )
     rivals = {METHODS[name]: fitted[name][0] for name in RIVALS if name in fitted}
-    verdict = describe_fit(model, view, X, sample_weight, rivals).verdict
+    verdict = describe_fit(look, rivals).verdict
     seen = min(MOST_IN_SILHOUETTE, int((view.a > 0).sum()))
     return Comparison(
         summary=verdict,
         rows=rows,
         skipped=skipped,
-        n_rows=view.rows.n,
+        n_rows=some.n,
         n_columns=len(view.source_names),
         n_encoded=view.rows.d,
         suspects=view.suspect_names,
-        notes=(f"Silhouettes are of {seen:,} rows, in the columns that are no suspects.",),
+        notes=(
+            *([] if some.chosen is None else [some.note]),
+            f"Silhouettes are of {seen:,} rows, in the columns that are no suspects.",
+        ),
         settings=settings_of(
             view,
             X,
@@ -110,6 +119,7 @@ def compare(
             model="compare",
             call=call_of(model, sample_weight is not None),
             parameters=model.get_params(deep=False),
+            n_rows=some.n,
         ),
     )
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from .._door import TableBlocks, open_outside
+from .._door import check_weights
 from ..baselines import PlainKMeans, RegressOutKMeans
 from ..dckm import DCKM
 from ..metrics import effective_sample_size, kish_size
 from . import _measure
 from ._data import Convergence, Diagnostics, Rival, SuspectEffect
-from ._read import View, call_of, read_fitted, settings_of
+from ._read import View, call_of, read_fitted, row_names, settings_of
+from ._some import Whole, some_of_model, some_rows
 from ._untied import measure_untied
 from ._verdict import Evidence, Verdict, judge
 
@@ -37,7 +37,9 @@ def diagnostics(model: Any, X: Any, sample_weight: Any = None, *, against: bool 
     ----------
     model : fitted DCKM, ConsensusDCKM or DecorrelationWeights
     X, sample_weight
-        What the model was fitted to; a file or a reader is read into memory.
+        What the model was fitted to. Of more than 100,000 rows (in memory, a file or a reader)
+        so many are drawn and looked at; what is said of the weights, and sizes of clusters, is of
+        all rows. ``notes`` says so.
     against : bool, default=True
         Also cluster by k-means on all columns and, with suspects, without them and after regressing
         them out, from the model's own starts or more (at least ten of k-means, and the model's
@@ -60,13 +62,8 @@ def diagnostics(model: Any, X: Any, sample_weight: Any = None, *, against: bool 
     >>> found.evidence.typical_after < found.evidence.typical_before
     True
     """
-    check_is_fitted(model, "weights_")
-    X = in_memory(X)
-    view = read_fitted(model, X, sample_weight)
-    rivals = {}
-    if against and hasattr(model, "labels_"):
-        rivals = fit_rivals(model, view, X, sample_weight)
-    return describe_fit(model, view, X, sample_weight, rivals)
+    look = look_at(model, X, sample_weight)
+    return describe_fit(look, look.rivals() if against else {})
 
 
 def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
@@ -78,7 +75,7 @@ def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
     ----------
     model : fitted DCKM, ConsensusDCKM or DecorrelationWeights
     X, sample_weight
-        What the model was fitted to.
+        What the model was fitted to; as in `diagnostics`.
 
     Returns
     -------
@@ -97,41 +94,56 @@ def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
     >>> verdict(model, data.X).word
     'helped'
     """
-    check_is_fitted(model, "weights_")
-    X = in_memory(X)
-    view = read_fitted(model, X, sample_weight)
-    rivals = {}
-    if hasattr(model, "labels_"):
-        rivals = fit_rivals(model, view, X, sample_weight)
-    w = np.asarray(model.combined_weights_, dtype=np.float64)
-    labels = getattr(model, "labels_", None)
+    look = look_at(model, X, sample_weight)
+    labels, rivals = look.labels, look.rivals()
     own, variance = (), None
     if labels is not None:
-        own = _measure.associations(view, labels)
-        variance = _measure.explained_variance(view, labels)
-    described = _describe_rivals(view, rivals, labels)
-    imbalance = _measure.measure_imbalance(view, w)
-    evidence = _evidence(
-        model, view, _multipliers(view, w), w, imbalance, _convergence(model), own, variance,
-        described, rivals,
-    )  # fmt: skip
-    return judge(evidence)
+        own = _measure.associations(look.view, labels)
+        variance = _measure.explained_variance(look.view, labels)
+    imbalance = _measure.measure_imbalance(look.view, look.w)
+    described = _describe_rivals(look.view, rivals, labels)
+    return judge(_evidence(look, imbalance, own, variance, described, rivals))
 
 
-def in_memory(X: Any) -> Any:
-    """Rows of a file or a reader, read; a look at a fit goes over them in many ways."""
-    outside = open_outside(X)
-    if outside is None or isinstance(X, np.memmap):
-        return X
-    if isinstance(outside, TableBlocks):
-        frames = [outside.frame(i) for i, size in enumerate(outside.sizes) if size]
-        return nw.concat([frame.select(outside.columns) for frame in frames]).to_native()
-    return np.concatenate([outside.read(start, stop) for start, stop in outside.bounds()])
+class Look(NamedTuple):
+    """A fit and the rows of it that are looked at: ``model`` has the labels and weights of these,
+    ``whole`` those of all rows."""
+
+    model: Any
+    X: Any
+    sample_weight: Any
+    view: View
+    whole: Whole
+    notes: tuple[str, ...] = ()
+
+    @property
+    def w(self) -> np.ndarray:
+        return np.asarray(self.model.combined_weights_, dtype=np.float64)
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        labels = getattr(self.model, "labels_", None)
+        return None if labels is None else np.asarray(labels)
+
+    def rivals(self) -> dict[str, np.ndarray]:
+        if self.labels is None:
+            return {}
+        return fit_rivals(self.model, self.view, self.X, self.sample_weight)
 
 
-def _multipliers(view: View, w: np.ndarray) -> np.ndarray:
-    m = np.divide(w, view.a, out=np.zeros_like(w), where=view.a > 0)
-    return m / max(float(np.average(m, weights=view.a)), np.finfo(float).tiny)
+def look_at(model: Any, X: Any, sample_weight: Any) -> Look:
+    check_is_fitted(model, "weights_")
+    some = some_rows(X, sample_weight, _seed(model))
+    if some.n != model.weights_.size:
+        raise ValueError(
+            f"X has {some.n} rows but the model was fitted to {model.weights_.size}; give the rows "
+            "of the fit, whose weights are looked at"
+        )
+    few = some_of_model(model, some.chosen)
+    weights = None if sample_weight is None else some.a
+    view = read_fitted(few, some.X, weights)
+    whole = Whole.of(model, check_weights(sample_weight, some.n), row_names(X), some.chosen)
+    return Look(few, some.X, weights, view, whole, () if some.chosen is None else (some.note,))
 
 
 def _describe_rivals(view: View, rivals: dict, labels: Any) -> tuple[Rival, ...]:
@@ -146,21 +158,15 @@ def _describe_rivals(view: View, rivals: dict, labels: Any) -> tuple[Rival, ...]
     )
 
 
-def describe_fit(
-    model: Any, view: View, X: Any, sample_weight: Any, rivals: dict[str, np.ndarray]
-) -> Diagnostics:
+def describe_fit(look: Look, rivals: dict[str, np.ndarray]) -> Diagnostics:
     """Everything about a fit, given the labels of its rivals (none: {})."""
-    w = np.asarray(model.combined_weights_, dtype=np.float64)
-    m = _multipliers(view, w)
-    labels = getattr(model, "labels_", None)
-    seed = _seed(model)
+    model, view, w, labels = look.model, look.view, look.w, look.labels
     imbalance = _measure.measure_imbalance(view, w)
     clusters, marks, projection, flow, own, variance = (), None, None, None, (), None
     if labels is not None:
-        labels = np.asarray(labels)
         K = int(model._K)
-        clusters, marks = _measure.profile_clusters(view, labels, w, K)
-        projection = _measure.project(view, labels, m, w, seed)
+        clusters, marks = _measure.profile_clusters(view, labels, w, K, look.whole)
+        projection = _measure.project(view, labels, w, _seed(model), look.whole)
         own, variance = (
             _measure.associations(view, labels),
             _measure.explained_variance(view, labels),
@@ -169,22 +175,19 @@ def describe_fit(
         if baseline in rivals:
             flow = _measure.flow_between(view, baseline, rivals[baseline], labels, K)
     described = _describe_rivals(view, rivals, labels)
-    convergence = _convergence(model)
-    evidence = _evidence(
-        model, view, m, w, imbalance, convergence, own, variance, described, rivals
-    )
+    evidence = _evidence(look, imbalance, own, variance, described, rivals)
     correlation = _measure.measure_correlation(view, w, imbalance.largest_before, marks)
     return Diagnostics(
         verdict=judge(evidence),
         evidence=evidence,
-        weights=_measure.describe_weights(view, m, w, labels),
+        weights=_measure.describe_weights(look.whole),
         imbalance_before=float(model.imbalance_start_),
         imbalance_after=float(model.imbalance_),
         features=imbalance.features,
         pairs=imbalance.pairs,
         n_pairs=imbalance.n_pairs,
         correlation=correlation,
-        convergence=convergence,
+        convergence=_convergence(model),
         clusters=clusters,
         explained_variance=variance,
         associations=own,
@@ -192,14 +195,15 @@ def describe_fit(
         flow=flow,
         projection=projection,
         effects=_effects(model),
-        notes=_notes(view, correlation, projection, imbalance),
+        notes=(*look.notes, *_notes(view, correlation, projection, imbalance)),
         settings=settings_of(
             view,
-            X,
-            sample_weight,
+            look.X,
+            look.sample_weight,
             model=type(model).__name__,
-            call=call_of(model, sample_weight is not None),
+            call=call_of(model, look.sample_weight is not None),
             parameters=model.get_params(deep=False),
+            n_rows=look.whole.w.size,
         ),
     )
 
@@ -308,7 +312,8 @@ def _convergence(model: Any) -> Convergence:
     )
 
 
-def _evidence(model, view, m, w, imbalance, convergence, own, variance, described, rivals):
+def _evidence(look: Look, imbalance, own, variance, described, rivals) -> Evidence:
+    model, view, w, whole = look.model, look.view, look.w, look.whole
     by_name = {rival.name: rival for rival in described}
     baseline, dropped = by_name.get(_same_distance(view)), by_name.get(DROPPED)
 
@@ -343,11 +348,11 @@ def _evidence(model, view, m, w, imbalance, convergence, own, variance, describe
         constant_suspects=view.constant_suspects,
         votes=_votes_of(model),
         n_clusters=len(np.unique(model.labels_)) if hasattr(model, "labels_") else None,
-        n_rows=int((view.a > 0).sum()),
-        converged=convergence.converged,
+        n_rows=int((whole.a > 0).sum()),
+        converged=_convergence(model).converged,
         corrected=view.corrected,
-        effective_size=effective_sample_size(m, view.a),
-        kish_size=kish_size(w),
+        effective_size=effective_sample_size(whole.m, whole.a),
+        kish_size=kish_size(whole.w),
         typical_before=imbalance.typical_before,
         typical_after=imbalance.typical_after,
         by_chance=imbalance.by_chance,

@@ -35,6 +35,7 @@ from ._data import (
     Weights,
 )
 from ._read import View, treatment_name, values_of_source
+from ._some import Whole
 
 MOST_PAIRS = 200
 MOST_IN_MAPS = 60
@@ -52,9 +53,10 @@ QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 
 # ------------------------------------------------------------------------------------- weights
-def describe_weights(view: View, m: np.ndarray, w: np.ndarray, labels: Any) -> Weights:
-    """m learned weights, w = a m; rows of design weight 0 are absent."""
-    present = view.a > 0
+def describe_weights(whole: Whole) -> Weights:
+    """Of all rows of a fit; those of design weight 0 are absent."""
+    m, w, labels, index = whole.m, whole.w, whole.labels, whole.index
+    present = whole.a > 0
     own = m[present]
     top = max(2.0, float(np.quantile(own, 0.995)) * 1.1)
     edges = np.linspace(0.0, min(top, max(float(own.max()), 1e-12)), 41)
@@ -67,7 +69,7 @@ def describe_weights(view: View, m: np.ndarray, w: np.ndarray, labels: Any) -> W
         return tuple(
             Row(
                 int(i),
-                None if view.index is None else str(view.index[i]),
+                None if index is None else str(index[i]),
                 float(m[i]),
                 None if labels is None else int(labels[i]),
             )
@@ -79,7 +81,7 @@ def describe_weights(view: View, m: np.ndarray, w: np.ndarray, labels: Any) -> W
         minimum=float(own.min()),
         maximum=float(own.max()),
         quantiles=tuple((q, float(np.quantile(own, q))) for q in QUANTILES),
-        effective_size=effective_sample_size(m, view.a),
+        effective_size=effective_sample_size(m, whole.a),
         kish_size=kish_size(w),
         design_effect=design_effect(w),
         unused=int((own < 0.01 * own.mean()).sum()),
@@ -312,12 +314,15 @@ def stabilities(view: View, w: np.ndarray, K: int, seed: int) -> tuple:
         )
 
 
-def profile_clusters(view: View, labels: np.ndarray, w: np.ndarray, K: int) -> tuple:
-    """(profiles, K x d differences under w)."""
+def profile_clusters(view: View, labels: np.ndarray, w: np.ndarray, K: int, whole: Whole) -> tuple:
+    """(profiles, K x d differences under w). Sizes and shares are those of all rows."""
     weighted = describe_clusters(view.encoded, w, labels, K)
     plain = describe_clusters(view.encoded, view.a, labels, K)
-    size = np.bincount(labels[view.a > 0], minlength=K)
-    share, weighted_share = (each["weight"] / each["weight"].sum() for each in (plain, weighted))
+    every: Any = whole.labels
+    size = np.bincount(every[whole.a > 0], minlength=K)
+    share, weighted_share = (
+        np.bincount(every, weights=v, minlength=K) / v.sum() for v in (whole.a, whole.w)
+    )
 
     def numbers(profile: dict, k: int, j: int) -> tuple:
         means = (view.readable(j, profile[part][k, j]) for part in ("inside", "rest"))
@@ -420,9 +425,9 @@ def correlation_between(first: np.ndarray, second: np.ndarray, w: np.ndarray) ->
     return abs(_correlation(np.c_[first, second], w)[0][1])
 
 
-def project(view: View, labels: np.ndarray, m: np.ndarray, w: np.ndarray, seed: int) -> Projection:
+def project(view: View, labels: np.ndarray, w: np.ndarray, seed: int, whole: Whole) -> Projection:
     """At most 2000 rows of positive design weight, each cluster in proportion, at least one row
-    of each; components of the columns of the distance under w."""
+    of each that is looked at; components of the columns of the distance under w."""
     rng = np.random.default_rng(seed)
     present = np.flatnonzero(view.a > 0)
     rate = min(1.0, MOST_IN_PROJECTION / present.size)
@@ -444,12 +449,13 @@ def project(view: View, labels: np.ndarray, m: np.ndarray, w: np.ndarray, seed: 
         components[:found] = directions
         variance[:found] = (size**2 / total).tolist()
     xy = (values - share @ values) @ components.T
+    places = rows if whole.chosen is None else whole.chosen[rows]
     return Projection(
-        n_rows=int(present.size),
+        n_rows=int((whole.a > 0).sum()),
         variance=(variance[0], variance[1]),
-        positions=tuple(rows.tolist()),
+        positions=tuple(places.tolist()),
         x=tuple(np.round(xy[:, 0], 4).tolist()),
         y=tuple(np.round(xy[:, 1], 4).tolist()),
-        weight=tuple(np.round(m[rows], 4).tolist()),
+        weight=tuple(np.round(whole.m[places], 4).tolist()),
         cluster=tuple(labels[rows].tolist()),
     )

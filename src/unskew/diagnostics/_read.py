@@ -34,7 +34,6 @@ class View:
     suspects     encoded columns of the suspects, or None
     in_distance  encoded columns that the clusters are made of
     encoder      of a table, or None
-    index        names of the rows, or None
     cut          whether rectangles had to be cut down
     """
 
@@ -44,7 +43,6 @@ class View:
     source_names: tuple[str, ...]
     rectangles: tuple[Any, ...]
     encoder: Any
-    index: Any
     cut: bool
 
     @property
@@ -119,13 +117,7 @@ class View:
 
 def read_fitted(model: Any, X: Any, sample_weight: Any) -> View:
     """The rows that ``model`` was fitted to, with its columns."""
-    n = X.shape[0] if hasattr(X, "shape") else len(X)
-    if n != model.weights_.size:
-        raise ValueError(
-            f"X has {n} rows but the model was fitted to {model.weights_.size}; give the rows of "
-            "the fit, whose weights are looked at"
-        )
-    a = check_weights(sample_weight, n)
+    a = check_weights(sample_weight, model.weights_.size)
     if not sp.issparse(X) and as_frame(X) is None:
         X = np.asarray(X)
     encoded = encode_for(model, X, a)
@@ -134,7 +126,7 @@ def read_fitted(model: Any, X: Any, sample_weight: Any) -> View:
         raise ValueError(
             "sample_weight differs from that of the fit; give the weights that fit was given"
         )
-    return _view(encoded, model.encoder_, row_names(X))
+    return _view(encoded, model.encoder_)
 
 
 def read_table(X: Any, sample_weight: Any, encoder: Any) -> View:
@@ -152,10 +144,10 @@ def read_table(X: Any, sample_weight: Any, encoder: Any) -> View:
         encoded = encode(
             rows, a, suspects=None, cluster_on="all", n_bins=5, standardise=True, layout=layout
         )
-    return _view(encoded, fitted, row_names(X))
+    return _view(encoded, fitted)
 
 
-def _view(encoded: Encoded, encoder: Any, index: Any) -> View:
+def _view(encoded: Encoded, encoder: Any) -> View:
     sd = encoded.columns.sd
     scale = np.divide(1.0, sd, out=np.zeros_like(sd), where=sd > 0)
     whole = [
@@ -171,7 +163,6 @@ def _view(encoded: Encoded, encoder: Any, index: Any) -> View:
         source_names=tuple(map(str, encoded.source_names)),
         rectangles=rectangles,
         encoder=encoder,
-        index=index,
         cut=any(cut is not pairs for cut, pairs in zip(rectangles, whole)),
     )
 
@@ -304,16 +295,16 @@ def call_of(model: Any, weighted: bool) -> str:
 
 
 def settings_of(
-    view: View, X: Any, sample_weight: Any, *, model: str, call: str, parameters: dict
+    view: View, X: Any, sample_weight: Any, *, model: str, call: str, parameters: dict, n_rows: int
 ) -> Settings:
-    """Parameters, versions and facts about the columns."""
+    """Parameters, versions and facts about the columns; ``n_rows`` in all, looked at or not."""
     ignored = {} if view.encoder is None else view.encoder.ignored_
     return Settings(
         model=model,
         call=call,
         parameters=tuple((name, spoken_value(value)) for name, value in parameters.items()),
         versions=versions(X),
-        n_rows=view.rows.n,
+        n_rows=n_rows,
         n_columns=len(view.source_names),
         n_encoded=view.rows.d,
         design_weights=sample_weight is not None,
