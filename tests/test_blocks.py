@@ -10,11 +10,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from unskew import DCKM, DecorrelationWeights, TableEncoder
+from unskew import DCKM, DecorrelationWeights, ParquetReader, TableEncoder
 from unskew._blocks import (
     Blocks,
     NpyFile,
-    ParquetReader,
     Rows,
     tile_rows,
     tile_rows_of_blocks,

@@ -316,7 +316,7 @@ def test_bad_usage_is_one_line_and_exit_code_two(home, unskew, arguments, words)
         ("cut.csv.gz", gzip.compress(b"a,b\n1,2\n" * 50)[:-20], "cut.csv.gz: is not a whole gzip"),
         ("bad.parquet", b"PAR1nothing", "bad.parquet: cannot be read as parquet"),
         ("twice.csv", b"a,a\n1,2\n", "twice.csv: columns 1 and 2 are both named 'a'"),
-        (".", None, ".: is a folder"),
+        (".", None, ".: the folder has no .parquet file"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_two(home, unskew, name, content, words):

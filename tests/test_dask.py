@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from unskew import DCKM, TableEncoder
-from unskew._blocks import ParquetReader, tile_rows
+from unskew import DCKM, ParquetReader, TableEncoder
+from unskew._blocks import tile_rows
 from unskew._encode import as_frame
 
 distributed = pytest.importorskip("distributed", reason="dask is not installed")

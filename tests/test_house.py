@@ -12,6 +12,7 @@ ROOMS = [
     "_kmeans",
     "_files",
     "_blocks",
+    "_readers",
     "_checkpoint",
     "_solver",
     "_encode",

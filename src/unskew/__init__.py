@@ -1,7 +1,7 @@
 """unskew: clustering for data that were gathered with bias."""
 
-from ._blocks import ParquetReader
 from ._encode import TableEncoder
+from ._readers import ParquetReader
 from .consensus import ConsensusDCKM, choose_k, choose_strengths
 from .dckm import DCKM
 from .model_file import ModelFileError, load, save

@@ -18,14 +18,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from itertools import groupby, islice, pairwise
-from pathlib import Path
 from typing import Any, Protocol
 
 import joblib
 import numpy as np
 import scipy.sparse as sp
 
-from ._files import FileError, need
+from ._files import FileError
 from ._terms import add_up, csr_rows, detached, release, scratch, take_columns
 from ._threads import Later, Threads, one_blas_thread
 
@@ -495,100 +494,3 @@ def is_reader(X: Any) -> bool:
 def name_of(reader: Any) -> str:
     given = getattr(reader, "name", None)
     return given if isinstance(given, str) else type(reader).__name__
-
-
-class ParquetReader:
-    """A Parquet file, or a folder of them, as blocks of a table: rows that need not fit in memory.
-
-    Parameters
-    ----------
-    path : str or Path
-        A file, or a folder whose ``.parquet`` files (also in folders below it, in the order of
-        their names) are one table.
-    columns : list of names or None
-        Columns to read; None: all.
-    block_rows : int or None
-        Rows of a block; None: one block per row group of the files. A block that cuts through row
-        groups reads them whole, so choose a multiple of what the files have.
-
-    Attributes
-    ----------
-    n_blocks, shape, columns, sizes
-        Blocks, (rows, columns), names, and rows of each block; from the files' own notes, nothing
-        is read for them.
-
-    Give it to ``DCKM.fit``, ``predict`` and the others in the place of a table: the encoder is
-    learned column by column, the rows are read block by block in each pass.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib, polars as pl
-    >>> from unskew._blocks import ParquetReader
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "a.parquet"
-    ...     pl.DataFrame({"age": [20, 40, 60], "site": ["A", "B", "A"]}).write_parquet(path)
-    ...     reader = ParquetReader(path, block_rows=2)
-    ...     reader.n_blocks, reader.shape, reader.read(1).to_pydict()
-    (2, (3, 2), {'age': [60], 'site': ['A']})
-    """
-
-    def __init__(self, path: Any, columns: Any = None, *, block_rows: int | None = None):
-        parquet = need("pyarrow.parquet", "io", "reading Parquet")
-        self.path, self.name, self.block_rows = path, str(path), block_rows
-        if block_rows is not None and not block_rows >= 1:
-            raise ValueError(f"block_rows={block_rows!r} should be >= 1")
-        folder = Path(path)
-        files = sorted(folder.rglob("*.parquet")) if folder.is_dir() else [folder]
-        if not files:
-            raise FileError(f"{path}: the folder has no .parquet file")
-        self._files, self._groups, self._rows = [str(file) for file in files], [], []
-        names = None
-        for number, file in enumerate(files):
-            try:
-                with parquet.ParquetFile(file) as opened:
-                    notes, found = opened.metadata, list(opened.schema_arrow.names)
-            except (OSError, ValueError) as error:
-                raise FileError(f"{file}: cannot be read as Parquet: {error}") from error
-            if names is not None and found != names:
-                raise FileError(
-                    f"{file}: has the columns {found} but {files[0]} has {names}; all files of a "
-                    "folder should have the same"
-                )
-            names = found
-            for group in range(notes.num_row_groups):
-                self._groups.append((number, group))
-                self._rows.append(notes.row_group(group).num_rows)
-        self.columns = list(names or [] if columns is None else columns)
-        lacking = [c for c in self.columns if c not in (names or [])]
-        if lacking:
-            raise ValueError(f"{path}: has no column {lacking[0]!r}; columns: {names}")
-        starts = np.concatenate([[0], np.cumsum(self._rows, dtype=np.int64)])
-        self._starts = starts.tolist()
-        if block_rows is None:
-            self._bounds = list(pairwise(self._starts))
-        else:
-            self._bounds = cut(0, self._starts[-1], int(block_rows))
-        self.sizes = [stop - start for start, stop in self._bounds]
-        self.n_blocks, self.shape = len(self._bounds), (self._starts[-1], len(self.columns))
-
-    def read(self, number: int, columns: Any = None) -> Any:
-        """One block as a pyarrow table; ``columns``: only those."""
-        arrow = need("pyarrow", "io", "reading Parquet")
-        parquet = need("pyarrow.parquet", "io", "reading Parquet")
-        start, stop = self._bounds[number]
-        wanted, parts = self.columns if columns is None else list(columns), []
-        at = bisect_right(self._starts, start) - 1
-        while at < len(self._groups) and self._starts[at] < stop:
-            file, group = self._groups[at]
-            try:
-                with parquet.ParquetFile(self._files[file]) as opened:
-                    table = opened.read_row_group(group, columns=wanted, use_threads=False)
-            except (OSError, ValueError) as error:
-                raise FileError(
-                    f"{self._files[file]}, row group {group}: cannot be read: {error}"
-                ) from error
-            first = self._starts[at]
-            low, high = max(start - first, 0), min(stop, self._starts[at + 1]) - first
-            parts.append(table.select(wanted).slice(low, high - low))
-            at += 1
-        return parts[0] if len(parts) == 1 else arrow.concat_tables(parts)

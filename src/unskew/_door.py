@@ -19,7 +19,6 @@ from ._blocks import STORED_AS_GIVEN as STORED_AS_GIVEN
 from ._blocks import (
     Blocks,
     NpyFile,
-    ParquetReader,
     Rows,
     aligned,
     check_block,
@@ -31,6 +30,7 @@ from ._encode import TableEncoder, as_frame, some
 from ._encode._read import Values, _numbers_as_words, column_names, columns_of, read_column
 from ._files import FileError
 from ._kmeans import Clusters, Distance
+from ._readers import KeptBlocks, ParquetReader
 from ._solver import LARGE, Problem
 
 logger = logging.getLogger("unskew")
@@ -113,7 +113,8 @@ def open_outside(X: Any) -> NpyFile | Blocks | TableBlocks | None:
     """What X stands for when its rows are not in memory: a file or blocks; None when they are.
 
     X: path of a .npy or .parquet, np.memmap, or a reader: ``n_blocks``, ``read(i)`` (2-D array or
-    table) and, if it likes, ``sizes`` (rows of each block, which saves a pass), ``columns``, name.
+    table) and, if it likes, ``sizes`` (rows of each block, which saves a pass), ``columns``, name,
+    ``cache`` (of tables: folder where encoded blocks wait for the next pass).
     """
     if isinstance(X, (str, os.PathLike)):
         name = os.fspath(X)
@@ -227,7 +228,10 @@ class TableBlocks:
     def matrix(self, encoder: TableEncoder) -> Blocks:
         """Blocks of encoded rows."""
         dtype = getattr(encoder, "dtype", "float64")
-        load = EncodedBlock(self.reader, encoder, self.name)
+        load: Any = EncodedBlock(self.reader, encoder, self.name)
+        cache = getattr(self.reader, "cache", None)
+        if cache is not None:
+            load = KeptBlocks(load, cache)
         return Blocks(load, self.sizes, encoder.sources_.size, dtype, self.name)
 
 

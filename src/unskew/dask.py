@@ -37,6 +37,7 @@ from ._blocks import (
 )
 from ._door import EncodedBlock, TableBlocks
 from ._files import need
+from ._readers import KeptBlocks
 from ._terms import add_up
 from ._threads import one_blas_thread
 from .dckm import DCKM
@@ -475,20 +476,22 @@ class DaskDCKM(DCKM):
     def _rows_of(self, matrix: Any) -> Any:
         if isinstance(matrix, Held):
             return ClusterRows(matrix)
-        if isinstance(matrix, Blocks) and isinstance(matrix.load, EncodedBlock):
-            return ClusterRows(self._encoded(matrix))
+        if isinstance(matrix, Blocks):
+            # The workers hold what is encoded; nothing is kept on the driver's disk.
+            load = matrix.load.made if isinstance(matrix.load, KeptBlocks) else matrix.load
+            if isinstance(load, EncodedBlock):
+                return ClusterRows(self._encoded(matrix, load))
         return super()._rows_of(matrix)
 
-    def _encoded(self, matrix: Blocks) -> Held:
+    def _encoded(self, matrix: Blocks, load: EncodedBlock) -> Held:
         """Blocks of tables, encoded on the workers."""
-        load = matrix.load
         sizes = [stop - start for start, stop in pairwise(matrix.starts)]
         d, dtype, name = matrix.shape[1], matrix.dtype, matrix.name
-        reader = load.reader  # type: ignore[attr-defined]
+        reader = load.reader
         if not isinstance(reader, FrameReader):
             how = [(load, i, str(dtype), name, i) for i in range(len(sizes))]
             return self._held(self._cluster(), how, sizes, d, dtype, name)
-        encode = EncodedFrame(load.encoder)  # type: ignore[attr-defined]
+        encode = EncodedFrame(load.encoder)
         blocks = self._made(reader.cluster, encode, reader.parts, dtype, name)
         return Held(reader.cluster, blocks, sizes, d, dtype, name)
 

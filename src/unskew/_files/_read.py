@@ -136,7 +136,8 @@ def read_table(
     name = "standard input" if str(source) == STANDARD else str(source)
     place = _locate(source, name)
     form, packed = _format(source, place, format, name)
-    _check_options(form, name, header=header, separator=separator, variable=variable)
+    options = {"header": header, "separator": separator, "variable": variable}
+    _check_options(form, name, encoding=encoding, missing=missing, **options)
     if form in TEXT or place is None:
         content = _all_of(source, place, name)
         size, digest = len(content), hashlib.sha256(content).hexdigest()
@@ -242,6 +243,12 @@ def _check_options(form: str, name: str, **options: Any) -> None:
             raise FileError(f"{name}: --separator has no meaning for {form}")
         if len(separator.encode()) != 1 or separator in '"\r\n':
             raise FileError(f"{name}: separator {separator!r} should be one character")
+    for option, given in (
+        ("--missing", bool(options["missing"])),
+        ("--encoding", options["encoding"] != "utf-8"),
+    ):
+        if given and (form not in TEXT or form == "svmlight"):
+            raise FileError(f"{name}: {option} has no meaning for {form}")
     if options["variable"] is not None and form not in ("npz", "mat"):
         raise FileError(f"{name}: --variable has no meaning for {form}")
 

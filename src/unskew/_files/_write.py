@@ -124,6 +124,13 @@ class Outputs:
                     raise FileError(
                         f"{name}: {what} would overwrite the input {source}; choose another name"
                     )
+                if os.path.isdir(source) and Path(os.path.realpath(name)).is_relative_to(
+                    os.path.realpath(source)
+                ):
+                    raise FileError(
+                        f"{name}: {what} would be written into the input, the folder {source}; "
+                        "choose another place"
+                    )
             check_output(name)
         self._claimed[name] = what
 

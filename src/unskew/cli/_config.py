@@ -15,9 +15,10 @@ from typing import Any
 
 import typer
 
-from .._files import FileError, Table, stem_of
+from .._files import FileError, stem_of
 
-PATHS = ("data", "report", "labels", "weights", "model")  # seen from the file's folder
+# Seen from the file's folder.
+PATHS = ("data", "report", "labels", "weights", "model", "checkpoint", "cache")
 RECORD = "record"  # the table of a run file that says what was run; not an option
 # Where a run is written does not say what it is, how it speaks neither.
 NOT_RECORDED = ("config", "json", "quiet", "debug")
@@ -122,7 +123,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def inputs_record(tables: list[Table]) -> list[dict[str, Any]]:
+def inputs_record(tables: list[Any]) -> list[dict[str, Any]]:
     return [{"file": t.name, "size": t.size, "sha256": t.sha256} for t in tables]
 
 
@@ -138,7 +139,7 @@ def _is_device(path: str) -> bool:
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
-def run_text(verb: str, values: dict[str, Any], tables: list[Table], folder: Path) -> str:
+def run_text(verb: str, values: dict[str, Any], tables: list[Any], folder: Path) -> str:
     """The run as TOML: each option, and in [record] what it ran on and with."""
     lines = [f"# A run of unskew; again: unskew {verb} --config THIS_FILE"]
     for key, value in values.items():
@@ -168,7 +169,7 @@ def _toml(value: Any) -> str:
     return repr(value)
 
 
-def changed_inputs(record: dict[str, Any], tables: list[Table]) -> list[str]:
+def changed_inputs(record: dict[str, Any], tables: list[Any]) -> list[str]:
     """Sentences about inputs that are not those of the recorded run."""
     before = {os.path.basename(e["file"]): e["sha256"] for e in record.get("inputs", [])}
     return [

@@ -93,6 +93,24 @@ class Reading:
     variable: Annotated[
         str | None, Option(help="Which matrix of a mat or npz file.", rich_help_panel="Reading")
     ] = None
+    blocks: Annotated[
+        bool,
+        Option(
+            "--blocks",
+            help="Larger than memory: read parquet or npy block by block in each pass. A folder of "
+            "parquet files is always read so.",
+            rich_help_panel="Reading",
+        ),
+    ] = False
+    cache: Annotated[
+        str | None,
+        Option(
+            metavar="FOLDER",
+            help="Of parquet in blocks: where encoded blocks wait for the next pass, many times "
+            "faster than to decode them anew. Emptied at the end.",
+            rich_help_panel="Reading",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -323,6 +341,21 @@ class Steps:
     """How long weights alone are learned."""
 
     max_iter: Annotated[int, Option(help="Steps at most.", rich_help_panel="Method")] = 200
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """How a long fit survives a kill."""
+
+    checkpoint: Annotated[
+        str | None,
+        Option(
+            metavar="FILE",
+            help="Note once a minute where the fit stands; after a kill the same command goes on "
+            "from there and ends the same. The file is removed at the end.",
+            rich_help_panel="Run",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import typer
 
 from .._files import FileError, Outputs, Table, need, same_file, table_format
 from . import _config
+from ._in_blocks import BlockTable
 from ._options import Reading, Talk
 from ._study import read
 from ._voice import Voice, in_flags
@@ -28,14 +29,14 @@ class Run:
         self.talk = talk
         self.voice = Voice(self.verb, quiet=talk.quiet, as_json=talk.json)
         self.configuration = _config.configuration(context)
-        self.tables: list[Table] = []
+        self.tables: list[Table | BlockTable] = []
         self._record = context.meta.get("unskew.record", {})
         self._outputs: Outputs | None = None
         self._run_file: Path | None = None
         self.written: dict[str, str] = {}
 
     # --------------------------------------------------------------------------------- inputs
-    def read(self, source: str, reading: Reading) -> Table:
+    def read(self, source: str, reading: Reading) -> Table | BlockTable:
         with self.voice.working(f"reading {'standard input' if source == '-' else source}"):
             table = read(source, reading)
         self.tables.append(table)
@@ -62,6 +63,7 @@ class Run:
         tables: dict[str, str | None] | None = None,
         report: str | None = None,
         model: str | None = None,
+        checkpoint: str | None = None,
         record: bool = True,
     ) -> Iterator[None]:
         """Check every output before the work; what was written appears at the end, together."""
@@ -76,6 +78,10 @@ class Run:
                     raise FileError("--model - : a model is written to a file only")
                 outputs.claim(model, "--model")
                 need("skops", "io", "storing a model")
+            if checkpoint is not None:
+                if checkpoint == "-":
+                    raise FileError("--checkpoint - : a checkpoint is written to a file only")
+                outputs.claim(checkpoint, "--checkpoint")
             if report is not None:
                 if Path(report).suffix.lower() not in REPORTS:
                     raise FileError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from .._files import FileError, Table, read_table
 from ._config import nearest
+from ._in_blocks import BlockTable, open_blocks
 from ._options import Bias, Choice, Coding, Id, Reading
 
 OUTPUT_NAMES = ("cluster", "weight", "combined_weight")
@@ -19,14 +21,14 @@ OUTPUT_NAMES = ("cluster", "weight", "combined_weight")
 class Study:
     """What is analysed.
 
-    X : frame, array or CSR matrix of the chosen columns
+    X : frame, array, CSR matrix or reader of blocks of the chosen columns
     names : its columns
     suspects : names (positions where X is no frame), or None
     sample_weight : array or None
     ids : (name, values) of what names the rows
     """
 
-    table: Table
+    table: Table | BlockTable
     X: Any
     names: list[str]
     suspects: list[Any] | None
@@ -37,7 +39,11 @@ class Study:
         return len(self.table)
 
 
-def read(source: str, reading: Reading) -> Table:
+def read(source: str, reading: Reading) -> Table | BlockTable:
+    if reading.blocks or os.path.isdir(source):
+        return open_blocks(source, reading)
+    if reading.cache is not None:
+        raise FileError(f"{source}: --cache is for parquet that is read in blocks; add --blocks")
     return read_table(
         source,
         format=reading.format,
@@ -49,7 +55,7 @@ def read(source: str, reading: Reading) -> Table:
     )
 
 
-def find(table: Table, patterns: list[str] | None, flag: str) -> list[str]:
+def find(table: Table | BlockTable, patterns: list[str] | None, flag: str) -> list[str]:
     """Columns that are named, in the order of the table; one that does not exist is an error."""
     found: list[str] = []
     for pattern in patterns or ():
@@ -67,13 +73,13 @@ def find(table: Table, patterns: list[str] | None, flag: str) -> list[str]:
     return [name for name in table.names if name in chosen]
 
 
-def one(table: Table, name: str | None, flag: str) -> str | None:
+def one(table: Table | BlockTable, name: str | None, flag: str) -> str | None:
     if name is not None and name not in table.names:
         find(table, [name.replace("*", "?")], flag)  # raises, with the nearest name
     return name
 
 
-def make_study(table: Table, choice: Choice, bias: Bias, rows: Id) -> Study:
+def make_study(table: Table | BlockTable, choice: Choice, bias: Bias, rows: Id) -> Study:
     """Apply the options about columns; they must not contradict each other."""
     weight = one(table, bias.weight_column, "--weight-column")
     id_column = one(table, rows.id, "--id")
@@ -110,7 +116,7 @@ def make_study(table: Table, choice: Choice, bias: Bias, rows: Id) -> Study:
     )
 
 
-def row_names(table: Table, id_column: str | None) -> tuple[str, Any]:
+def row_names(table: Table | BlockTable, id_column: str | None) -> tuple[str, Any]:
     if id_column is None:
         return "row", np.arange(1, len(table) + 1)
     values = table.column(id_column)
@@ -122,7 +128,7 @@ def row_names(table: Table, id_column: str | None) -> tuple[str, Any]:
     return id_column, values
 
 
-def design_weights(table: Table, name: str) -> np.ndarray:
+def design_weights(table: Table | BlockTable, name: str) -> np.ndarray:
     """A column as design weights: numbers, none missing, none negative."""
     values = table.column(name)
     flag = f"{table.name}: column {name!r} (--weight-column)"

@@ -11,9 +11,11 @@ import typer
 from .._files import FileError, Table, table_bytes
 from . import _show
 from ._config import nearest
+from ._in_blocks import BlockTable
 from ._options import (
     DATA,
     Bias,
+    Checkpoint,
     Checks,
     Choice,
     Clusters,
@@ -54,6 +56,7 @@ def fit(
     starts: Starts,
     coding: Coding,
     reading: Reading,
+    keeping: Checkpoint,
 ) -> int:
     """Cluster a table: k-means and weights that decorrelate, learned together.
 
@@ -62,10 +65,19 @@ def fit(
     """
     _check_checks(checks)
     tables = {"--labels": labels.labels, "--weights": weights.weights}
-    with run.outputs([data], tables=tables, report=report.report, model=model.model):
+    if clusters.runs and keeping.checkpoint is not None:
+        raise FileError("--checkpoint is for one long fit; --runs puts many short ones together")
+    with run.outputs(
+        [data],
+        tables=tables,
+        report=report.report,
+        model=model.model,
+        checkpoint=keeping.checkpoint,
+    ):
         study = make_study(run.read(data, reading), choice, bias, rows)
         parameters = _parameters(run, study, strengths, coding, starts.max_iter)
         estimator = _estimator(clusters, starts, parameters)
+        estimator.checkpoint = keeping.checkpoint
         n_starts = 1 if starts.init.value == "principal" else estimator.n_init
         if clusters.runs:
             n_starts = clusters.runs
@@ -106,6 +118,7 @@ def weigh(
     coding: Coding,
     steps: Steps,
     reading: Reading,
+    keeping: Checkpoint,
 ) -> int:
     """Weights alone: one per row, under which columns stop predicting each other.
 
@@ -117,10 +130,17 @@ def weigh(
     place = weights.weights
     if place is None and not run.talk.json:
         place = "-"
-    with run.outputs([data], tables={"--weights": place}, report=report.report, model=model.model):
+    with run.outputs(
+        [data],
+        tables={"--weights": place},
+        report=report.report,
+        model=model.model,
+        checkpoint=keeping.checkpoint,
+    ):
         study = make_study(run.read(data, reading), choice, bias, rows)
         estimator = DecorrelationWeights(
-            **_parameters(run, study, strengths, coding, steps.max_iter)
+            **_parameters(run, study, strengths, coding, steps.max_iter),
+            checkpoint=keeping.checkpoint,
         )
         seconds = _fit(run, study, estimator, 1, steps.max_iter)
         found = _diagnose(run, study, estimator, report, checks)
@@ -315,7 +335,12 @@ def _number_of_starts(starts: Starts) -> dict[str, Any]:
 
 
 def _fit(run: Run, study: Study, estimator: Any, n_starts: int, max_iter: int) -> float:
-    begin = time.monotonic()
+    table, begin = study.table, time.monotonic()
+    if isinstance(table, BlockTable) and table.is_frame and table.cache is None:
+        run.voice.line(
+            f"unskew {run.verb}: {table.name} is decoded anew in each pass; --cache FOLDER does it "
+            "once"
+        )
     with run.about(study.table.name), run.voice.fitting(n_starts, max_iter):
         estimator.fit(study.X, sample_weight=study.sample_weight)
     return time.monotonic() - begin
@@ -377,7 +402,7 @@ def _write_model(run: Run, estimator: Any, path: str | None) -> None:
         return
     from .. import save
 
-    estimator.verbose = 0
+    estimator.verbose, estimator.checkpoint = 0, None  # of this run, not of the model
     run.write("--model", path, lambda place: save(estimator, place))
 
 
@@ -393,7 +418,7 @@ def _write_report(run: Run, found: Any, path: str | None) -> None:
     run.write("--report", path, content)
 
 
-def _for_model(table: Table, estimator: Any, choice: Choice, rows: Id) -> Any:
+def _for_model(table: Table | BlockTable, estimator: Any, choice: Choice, rows: Id) -> Any:
     """The columns that a model was fitted to, from a table that may have others."""
     dropped = set(find(table, choice.drop, "--drop"))
     kept = set(find(table, choice.keep, "--keep")) or set(table.names)
@@ -409,6 +434,11 @@ def _for_model(table: Table, estimator: Any, choice: Choice, rows: Id) -> Any:
         X = table.select(list(known))
         if table.is_frame:
             return X
+        if isinstance(table, BlockTable):
+            raise FileError(
+                f"{table.name}: is a matrix, but the model was fitted to a table with names; read "
+                "it without --blocks"
+            )
         import polars
 
         return polars.DataFrame(np.asarray(X), schema=list(known))
@@ -420,6 +450,11 @@ def _for_model(table: Table, estimator: Any, choice: Choice, rows: Id) -> Any:
     X = table.select(given)
     if not table.is_frame:
         return X
+    if isinstance(table, BlockTable):
+        raise FileError(
+            f"{table.name}: is a table, but the model was fitted to a matrix without names; read "
+            "it without --blocks"
+        )
     text = [name for name, kind in X.schema.items() if not kind.is_numeric()]
     if text:
         raise FileError(

@@ -256,6 +256,8 @@ FLAGS = {
     "max_iter": "--max-iter",
     "number_scale": "--number-scale",
     "tol": "--tol",
+    "checkpoint": "--checkpoint",
+    "cache": "--cache",
 }
 
 
