@@ -132,8 +132,8 @@ class Checkpoint:
                     else f"of a fit with {name}={was}, this one has {name}={now}"
                 )
                 raise CheckpointError(
-                    f"{self.path}: is the checkpoint {shown}; remove it, name another, or pass "
-                    "resume=False to start anew"
+                    f"{self.path}: is the checkpoint {shown}; remove it or name another "
+                    "(resume=False starts anew)"
                 )
         return Progress(arrays, told["facts"])
 
@@ -191,8 +191,8 @@ def open_checkpoint(model: Any, encoded: Any, seeds: np.ndarray) -> tuple:
     kept = np.array(before.facts["seeds"], dtype=seeds.dtype)
     if model.random_state is not None and not np.array_equal(kept, seeds):
         raise CheckpointError(
-            f"{model.checkpoint}: is the checkpoint of a fit with another random_state; remove it, "
-            "name another, or pass resume=False to start anew"
+            f"{model.checkpoint}: is the checkpoint of a fit with another random_state; remove it "
+            "or name another (resume=False starts anew)"
         )
     logger.info("the fit goes on from %s", model.checkpoint)
     return checkpoint, before, kept

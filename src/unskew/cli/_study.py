@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,6 +115,15 @@ def make_study(table: Table | BlockTable, choice: Choice, bias: Bias, rows: Id) 
         None if weight is None else design_weights(table, weight),
         row_names(table, id_column),
     )
+
+
+def named(estimator: Any, study: Study) -> Any:
+    """The estimator with the names that the command line has for the columns of a matrix."""
+    if study.table.is_frame or hasattr(estimator, "feature_names_in_"):
+        return estimator
+    told = copy(estimator)
+    told.feature_names_in_ = np.array(study.names, dtype=object)
+    return told
 
 
 def row_names(table: Table | BlockTable, id_column: str | None) -> tuple[str, Any]:

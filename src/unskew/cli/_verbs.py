@@ -32,7 +32,7 @@ from ._options import (
     Weights,
 )
 from ._run import Run
-from ._study import Study, find, make_encoder, make_study, one, read_margins, row_names
+from ._study import Study, find, make_encoder, make_study, named, one, read_margins, row_names
 
 MODEL = Annotated[
     str,
@@ -93,11 +93,12 @@ def fit(
         _write_model(run, estimator, model.model)
         _write_report(run, found, report.report)
     failed = _failed(estimator, found, checks)
-    run.voice.show(_show.fit_summary(study, estimator, found, seconds, run.written))
+    shown = named(estimator, study)
+    run.voice.show(_show.fit_summary(study, shown, found, seconds, run.written))
     _tell(run, failed)
     run.document(
         data=_show.described(study, estimator),
-        result=_show.fitted(estimator, seconds),
+        result=_show.fitted(shown, seconds),
         verdict=_show.verdict(found),
         checks_failed=failed,
     )
@@ -148,9 +149,10 @@ def weigh(
         _write_model(run, estimator, model.model)
         _write_report(run, found, report.report)
     failed = _failed(estimator, found, checks)
-    run.voice.show(_show.fit_summary(study, estimator, found, seconds, run.written))
+    shown = named(estimator, study)
+    run.voice.show(_show.fit_summary(study, shown, found, seconds, run.written))
     _tell(run, failed)
-    result = _show.fitted(estimator, seconds)
+    result = _show.fitted(shown, seconds)
     if place is None:
         result["weights"] = [float(w) for w in estimator.weights_]
     run.document(
@@ -236,6 +238,7 @@ def audit(
                 sample_weight=study.sample_weight,
                 encoder=make_encoder(study, coding),
                 random_state=coding.seed,
+                feature_names=None if study.table.is_frame else study.names,
             )
         _write_report(run, found, report.report)
     run.voice.show(_show.audit_summary(study, found, run.written))
@@ -275,6 +278,7 @@ def compare(
                 cluster_on=starts.cluster_on.value,
                 adjust=_one_fit(starts),
                 init=starts.init.value,
+                feature_names=None if study.table.is_frame else study.names,
                 **_number_of_starts(starts),
                 **parameters,
             )
@@ -355,7 +359,7 @@ def _diagnose(run: Run, study: Study, estimator: Any, report: Report, checks: Ch
 
     words = "comparing with k-means" if hasattr(estimator, "labels_") else "measuring"
     with run.about(study.table.name), run.voice.working(words):
-        return diagnostics(estimator, study.X, study.sample_weight)
+        return diagnostics(named(estimator, study), study.X, study.sample_weight)
 
 
 def _check_checks(checks: Checks) -> None:

@@ -260,16 +260,24 @@ FLAGS = {
     "cache": "--cache",
 }
 
+PLAIN_WORDS = ("margins", "suspects", "checkpoint", "cache")
+
 
 def in_flags(text: str) -> str:
     """A message of the library in the words of the command line."""
     text = re.sub(r"encoder=TableEncoder\(max_categories=(\d+)\)", r"--max-categories \1", text)
     text = re.sub(r"\bcolumn ('[^']*'|\"[^\"]*\") of X\b", r"column \1", text)
-    # Margins and suspects are also plain words; as parameters they stand before = or [.
-    text = re.sub(r"(?<![\w-])(margins|suspects)(?=[=\[])", lambda found: FLAGS[found[1]], text)
-    others = "|".join(name for name in FLAGS if name not in ("margins", "suspects"))
-    return re.sub(
-        rf"(?<![\w-])({others})\b(=?)",
-        lambda found: FLAGS[found[1]] + (" " if found[2] else ""),
-        text,
-    ).replace("--suspect=", "--suspect ")
+    text = text.replace(" (resume=False starts anew)", "")
+    # Some are also plain words; as parameters they stand before = or [.
+    words = "|".join(PLAIN_WORDS)
+    text = re.sub(rf"(?<![\w-])({words})(?=[=\[])", lambda found: FLAGS[found[1]], text)
+    others = "|".join(name for name in FLAGS if name not in PLAIN_WORDS)
+    return (
+        re.sub(
+            rf"(?<![\w-])({others})\b(=?)",
+            lambda found: FLAGS[found[1]] + (" " if found[2] else ""),
+            text,
+        )
+        .replace("--suspect=", "--suspect ")
+        .replace("--cache=", "--cache ")
+    )

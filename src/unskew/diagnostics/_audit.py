@@ -49,6 +49,7 @@ def audit(
     sample_weight: Any = None,
     encoder: Any = None,
     random_state: int | None = None,
+    feature_names: Any = None,
 ) -> Audit:
     """Look at a table before any clustering: which columns predict each other, and is it worth it.
 
@@ -65,6 +66,8 @@ def audit(
         identifiers are noticed and left out of everything else.
     random_state : int or None
         Draws the rows where there are more than 100,000; None is 0.
+    feature_names : list or None
+        Names for the columns of an array; None: column 0, column 1, ...
 
     Returns
     -------
@@ -82,7 +85,7 @@ def audit(
     some = some_rows(X, sample_weight, 0 if random_state is None else random_state)
     notes = [] if some.chosen is None else [some.note]
     table, aside = _set_identifiers_aside(some.X)
-    view = read_table(table, some.a, encoder)
+    view = read_table(table, some.a, encoder, feature_names)
     if len(view.source_names) > MOST_COLUMNS:
         raise ValueError(
             f"X has {len(view.source_names)} columns; an audit compares every pair of them and "

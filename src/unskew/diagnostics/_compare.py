@@ -15,7 +15,7 @@ from ..metrics import effective_sample_size, silhouette
 from . import _measure
 from ._data import Comparison, MethodRow
 from ._fit import ALL, DROPPED, REGRESSED, describe_fit, encoded_matrix, fit_rivals, look_at
-from ._read import View, call_of, settings_of
+from ._read import View, call_of, check_names, settings_of
 from ._some import some_rows
 
 # Rows among which the silhouette is computed.
@@ -45,6 +45,7 @@ def compare(
     encoder: Any = None,
     random_state: Any = None,
     methods: Any = None,
+    feature_names: Any = None,
     **dckm_parameters: Any,
 ) -> Comparison:
     """Several methods on one table, judged by the same numbers.
@@ -61,6 +62,8 @@ def compare(
         As in DCKM. Without suspects nothing can be dropped or regressed out.
     methods : list of names or None
         Of METHODS; None means all that apply. DCKM is always among them.
+    feature_names : list or None
+        Names for the columns of an array; None: column 0, column 1, ...
     **dckm_parameters
         Further parameters of DCKM; ``init`` and ``n_init`` count for all methods.
 
@@ -85,9 +88,12 @@ def compare(
     seed = random_state if isinstance(random_state, (int, np.integer)) else 0
     some = some_rows(X, sample_weight, seed)
     X, sample_weight = some.X, None if sample_weight is None else some.a
+    names = check_names(feature_names, X)
     model = DCKM(
         n_clusters, suspects=suspects, encoder=encoder, random_state=random_state, **dckm_parameters
     ).fit(X, sample_weight=sample_weight)
+    if names is not None:
+        model.feature_names_in_ = names
     look = look_at(model, X, sample_weight)
     view = look.view
     fitted, skipped = _fit_all(model, view, X, sample_weight, wanted)

@@ -129,14 +129,16 @@ def read_fitted(model: Any, X: Any, sample_weight: Any) -> View:
     return _view(encoded, model.encoder_)
 
 
-def read_table(X: Any, sample_weight: Any, encoder: Any) -> View:
+def read_table(X: Any, sample_weight: Any, encoder: Any, feature_names: Any = None) -> View:
     """A table or matrix, encoded afresh; every pair of source columns is one to look at."""
     frame = as_frame(X)
     if frame is None:
         X = check_array(X, accept_sparse="csr", dtype=STORED_AS_GIVEN, order="C")
-        a, layout, fitted = check_weights(sample_weight, X.shape[0]), Layout.plain(X.shape[1]), None
+        a, fitted = check_weights(sample_weight, X.shape[0]), None
+        layout = Layout.plain(X.shape[1], check_names(feature_names, X))
         matrix = sp.csr_array(X) if sp.issparse(X) else X
     else:
+        check_names(feature_names, X)
         fitted = clone(encoder or TableEncoder(max_categories=MOST_CATEGORIES))
         a = check_weights(sample_weight, len(frame))
         matrix, layout = fitted.fit_read(frame, a).matrix, fitted.layout()
@@ -145,6 +147,21 @@ def read_table(X: Any, sample_weight: Any, encoder: Any) -> View:
             rows, a, suspects=None, cluster_on="all", n_bins=5, standardise=True, layout=layout
         )
     return _view(encoded, fitted)
+
+
+def check_names(feature_names: Any, X: Any) -> np.ndarray | None:
+    """Names for the columns of an array, one each; None where there are none."""
+    if feature_names is None:
+        return None
+    if as_frame(X) is not None:
+        raise ValueError("feature_names are for arrays; the columns of a table have names")
+    names = np.array([str(name) for name in feature_names], dtype=object)
+    if names.size != X.shape[1]:
+        raise ValueError(
+            f"feature_names has {names.size} names but X has {X.shape[1]} columns; each should "
+            "have one"
+        )
+    return names
 
 
 def _view(encoded: Encoded, encoder: Any) -> View:
