@@ -9,8 +9,9 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.base import clone
 
-from unskew import DCKM, DecorrelationWeights, ParquetReader, TableEncoder
+from unskew import DCKM, DecorrelationWeights, ParquetReader, TableEncoder, _blocks
 from unskew._blocks import (
     Blocks,
     NpyFile,
@@ -93,6 +94,20 @@ def test_a_file_gives_the_bits_of_the_array_in_it(X, n_threads, tmp_path):
         np.testing.assert_array_equal(found.weights_for(given), weights)
         assert found.score(given) == score
         np.testing.assert_array_equal(found.predict(X), labels)  # and rows in memory afterwards
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_bits_of_suspects_beside_columns_of_numbers(dtype, tmp_path):
+    rng = np.random.default_rng(1)
+    kind = rng.integers(3, size=3001)
+    site = np.where(rng.random(3001) < 0.7, kind, rng.integers(3, size=3001))
+    values = rng.normal(size=(3001, 3)) + kind[:, None]
+    X = np.column_stack([np.eye(3)[site], values, rng.random(3001) < 0.4]).astype(dtype)
+    np.save(tmp_path / "X.npy", X)
+    model = DCKM(3, suspects=[0, 1, 2], n_init=1, max_iter=5, random_state=0)
+    in_memory = clone(model).fit(X)
+    assert_same_bits(clone(model).fit(tmp_path / "X.npy"), in_memory)
+    assert_same_bits(clone(model).fit(ArrayBlocks(X, 10**6)), in_memory)
 
 
 def test_weights_of_a_file_with_suspects_and_design_weights(tmp_path):
@@ -410,6 +425,106 @@ def test_parquet_errors_name_the_file(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileError, match=r"the folder has no \.parquet file"):
         ParquetReader(tmp_path / "empty")
+    for rows in (0, 2.5, True, "5"):
+        with pytest.raises(ValueError, match=r"block_rows=.* should be an integer >= 1"):
+            ParquetReader(tmp_path / "a.parquet", block_rows=rows)
+    with pytest.raises(TypeError, match=r"columns='age' should be a list of names: \['age'\]"):
+        ParquetReader(tmp_path / "a.parquet", "age")
+    table()[:0].write_parquet(tmp_path / "none.parquet")
+    with pytest.raises(FileError, match=r"none\.parquet: has 0 rows and \d columns"):
+        ParquetReader(tmp_path / "none.parquet")
+
+
+def test_a_parquet_file_that_changed_is_an_error(tmp_path):
+    table().write_parquet(tmp_path / "a.parquet")
+    reader = ParquetReader(tmp_path / "a.parquet")
+    table()[:100].write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(FileError, match=r"has 100 rows instead of .* was changed since"):
+        reader.read(0)
+
+
+def test_files_of_a_folder_may_differ_in_the_width_of_their_numbers(tmp_path):
+    pl.DataFrame({"x": [1, 2, 3]}).write_parquet(tmp_path / "a.parquet")
+    pl.DataFrame({"x": [0.5, 2.5]}).write_parquet(tmp_path / "b.parquet")
+    read = ParquetReader(tmp_path, block_rows=5).read(0)
+    assert read["x"].to_pylist() == [1.0, 2.0, 3.0, 0.5, 2.5]
+    pl.DataFrame({"x": ["word"]}).write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(FileError, match="block 0: its files hold different kinds of values"):
+        ParquetReader(tmp_path, block_rows=5).read(0)
+
+
+# --- readers that are not careful
+
+
+class OneHandle:
+    """Seeks and reads with one handle, into one piece of memory: nothing for two threads."""
+
+    def __init__(self, path, X, rows):
+        X.tofile(path)
+        self.file = open(path, "rb", buffering=0)  # noqa: SIM115
+        self.rows, self.d, self.n_blocks = rows, X.shape[1], len(X) // rows
+        self.sizes, self.memory = [rows] * self.n_blocks, np.empty((rows, X.shape[1]), X.dtype)
+
+    def read(self, number):
+        self.file.seek(number * self.memory.nbytes)
+        for row in self.memory:  # in many calls: there is time to be disturbed
+            self.file.readinto(row)
+        return self.memory
+
+
+def test_a_reader_is_asked_by_one_thread_at_a_time_and_may_use_its_memory_again(tmp_path):
+    X = numbers(4000, dtype=np.float32)
+    fits = []
+    for n_threads in (1, 4):
+        reader = OneHandle(tmp_path / "x.bin", X, 250)
+        how = {"n_init": 1, "max_iter": 3, "random_state": 0, "n_threads": n_threads}
+        fits.append(DCKM(3, **how).fit(reader))
+        reader.file.close()
+    assert_same_bits(*fits)
+    assert_same_bits(DCKM(3, **how).fit(ArrayBlocks(X, 250)), fits[0])
+
+
+def test_a_block_that_does_not_fit_the_type_of_the_first_is_an_error():
+    X = numbers(600)
+    reader = ArrayBlocks(X, 200)
+    reader.sizes = [200] * 3
+    read = reader.read
+    reader.read = lambda i: (read(i) > 0).astype(np.uint8) if i == 0 else read(i)
+    with pytest.raises(ValueError, match="block 1: holds float64, which does not fit into uint8"):
+        DCKM(3, n_init=1, random_state=0).fit(reader)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ([200, 200], "sizes has 2 numbers but n_blocks=3"),
+        ([200, 200, 200, 0], "sizes has 4 numbers but n_blocks=3"),
+        ([200, "a", 200], r"sizes\[1\]='a' should be an integer >= 0"),
+        ([200, -1, 200], r"sizes\[1\]=-1 should be an integer >= 0"),
+    ],
+)
+def test_sizes_that_a_reader_tells_are_checked(sizes, words):
+    reader = ArrayBlocks(numbers(600), 200)
+    reader.sizes = sizes
+    with pytest.raises(ValueError, match=words):
+        DCKM(3).fit(reader)
+
+
+def test_small_blocks_are_held_and_large_ones_read_again(monkeypatch):
+    calls = []
+
+    def load(number):
+        calls.append(number)
+        return np.zeros((10, 4), dtype=np.float32)
+
+    for most, expected in ((2**20, 6), (0, 18)):
+        monkeypatch.setattr(_blocks, "HELD_BYTES", most)
+        blocks = Blocks(load, [10] * 6, 4, np.float32, "six")
+        calls.clear()
+        for _ in range(3):
+            for number in range(6):
+                blocks.block(number)
+        assert len(calls) == expected
 
 
 # --- memory

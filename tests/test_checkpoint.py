@@ -268,3 +268,33 @@ def test_written_and_read_back_to_the_last_bit(tmp_path):
     assert _checkpoint.digest(np.arange(3)) != _checkpoint.digest(np.arange(3.0))
     checkpoint.remove()
     checkpoint.remove()
+
+
+def test_a_file_that_is_no_checkpoint_is_never_removed(tmp_path, rng):
+    X = rng.random((60, 4))
+    np.save(tmp_path / "x.npy", X)
+    (tmp_path / "notes.txt").write_text("mine")
+    for name in ("x.npy", "notes.txt"):
+        for resume in (True, False):
+            model = DCKM(2, n_init=1, checkpoint=tmp_path / name, resume=resume)
+            with pytest.raises(CheckpointError, match="is not a checkpoint of unskew"):
+                model.fit(tmp_path / "x.npy")
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), X)
+
+
+def test_a_damaged_checkpoint_is_refused_or_harmless(tmp_path):
+    path, whole = tmp_path / "c.npz", tmp_path / "whole.npz"
+    checkpoint = Checkpoint(whole, {"class": "DCKM"}, 0)
+    checkpoint.write(Progress({"w": np.arange(40.0), "moved0": np.ones(5)}, {"n": 3}))
+    expected = checkpoint.read()
+    content = whole.read_bytes()
+    for at in range(0, len(content), 3):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0x15]) + content[at + 1 :])
+        try:
+            found = Checkpoint(path, {"class": "DCKM"}, 0).read()
+        except CheckpointError:
+            continue
+        assert found.facts == expected.facts
+        for name, array in expected.arrays.items():
+            np.testing.assert_array_equal(found.arrays[name], array)

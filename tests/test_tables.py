@@ -740,3 +740,19 @@ def test_nhanes_read_by_pandas_and_by_polars_gives_the_same_answer():
     np.testing.assert_array_equal(fits[0].weights_, fits[1].weights_)
     assert fits[0].imbalance_ < 0.1 * fits[0].imbalance_start_
     assert (fits[0].weights_[weights == 0] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", ["string", "string[pyarrow]", "str", "object", "category"])
+def test_missing_text_of_any_pandas_dtype(dtype):
+    site = pd.Series(["A", "B", None] * 30, dtype=dtype)
+    flag = pd.Series([True, None, False] * 30, dtype="boolean")
+    table = pd.DataFrame({"site": site, "flag": flag, "x": np.arange(90.0)})
+    plain = pd.DataFrame({"site": site.astype(object), "flag": flag, "x": np.arange(90.0)})
+    encoded, expected = (TableEncoder().fit_transform(each) for each in (table, plain))
+    np.testing.assert_array_equal(encoded, expected)
+
+
+def test_objects_with_the_missing_value_of_pandas():
+    table = pd.DataFrame({"a": np.array(["u", pd.NA, "v"] * 5, dtype=object), "x": np.arange(15.0)})
+    kinds = TableEncoder().fit(table).kinds_
+    assert kinds["a"] != "number"

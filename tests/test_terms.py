@@ -9,6 +9,8 @@ from unskew._blocks import Rows
 from unskew._encode import encode
 from unskew._terms import Balance, ProbeBalance, probe_count
 from unskew._terms._blas import times_upper, upper_times
+from unskew._terms._pairs import weighted_indicators
+from unskew._terms._primal import sums_of
 
 
 def make_data(kind, rng, n=40, d=7):
@@ -601,3 +603,19 @@ def test_triangular_products_refuse_what_blas_would_misread():
             times_upper(G, wrong)
     with pytest.raises(ValueError, match="4 x 4 array, contiguous"):
         upper_times(np.ones((3, 3)), G)
+
+
+@pytest.mark.parametrize("tiny", [1.0, 1e-4, 1e-9, 1e-12])
+@pytest.mark.parametrize("size", [(700, 3), (700, 650)], ids=["few columns", "many"])
+def test_sums_over_rows_of_little_weight_have_their_digits_in_float32(tiny, size, rng):
+    T = (rng.random(size) < 0.3).astype(np.float32)
+    T[:, 0], T[:, 1] = 0, 1
+    T[:5, 0], T[:5, 1] = 1, 0  # one that only light rows have, one that only they lack
+    w = rng.random(size[0])
+    w[:5] *= tiny
+    exact = w @ T.astype(np.float64)
+    np.testing.assert_allclose(weighted_indicators(w, T), exact, rtol=1e-6)
+    rounding = 64 * np.finfo(float).eps * w.sum()  # what counts as nothing
+    np.testing.assert_allclose(weighted_indicators(w, T)[1], exact[1], rtol=0, atol=rounding)
+    F = rng.normal(size=(size[0], 1)).astype(np.float32)  # fewer features: layers with the product
+    np.testing.assert_allclose(sums_of(F, T, w)[1], exact, rtol=1e-6)

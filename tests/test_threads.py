@@ -5,10 +5,11 @@ import time
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from unskew import DCKM, _kmeans
 from unskew._blocks import ONE_JOB, Rows
-from unskew._threads import Threads
+from unskew._threads import Threads, one_blas_thread
 
 
 def here() -> str:
@@ -118,3 +119,55 @@ def test_the_authors_procedure_labels_beside_the_balance_with_the_same_bits(
         assert any(name.startswith("unskew") for name in names)
         for name in ("weights_", "cluster_centers_", "labels_", "inertia_"):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def blas_threads() -> set[int]:
+    return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+
+def test_blas_has_one_thread_in_any_thread_and_all_of_them_afterwards():
+    with threadpool_limits(2, user_api="blas"):  # this thread has asked first
+        seen = []
+
+        def look() -> None:
+            with one_blas_thread():
+                seen.append(blas_threads())
+
+        other = threading.Thread(target=look)
+        other.start()
+        other.join()
+        assert seen == [{1}]
+        assert blas_threads() == {2}
+
+
+def test_the_last_to_leave_lifts_the_limit_whichever_thread_it_is():
+    inside, leave = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with one_blas_thread():
+            inside.set()
+            leave.wait(10)
+
+    with threadpool_limits(2, user_api="blas"):
+        with one_blas_thread():
+            other = threading.Thread(target=stay)
+            other.start()
+            inside.wait(10)
+        assert blas_threads() == {1}
+        leave.set()
+        other.join()
+        assert blas_threads() == {2}
+
+
+def test_a_fit_in_another_thread_has_the_same_bits(rng):
+    X = (rng.random((700, 650)) < rng.uniform(0.1, 0.9, 650)).astype(np.float32)
+
+    def fit() -> np.ndarray:
+        how = {"scale": "paper", "solver": "paper", "n_init": 1, "max_iter": 4, "tol": 0.0}
+        return DCKM(4, **how, random_state=0, n_threads=1).fit(X).weights_
+
+    here, there = fit(), []
+    other = threading.Thread(target=lambda: there.append(fit()))
+    other.start()
+    other.join()
+    np.testing.assert_array_equal(here, there[0])

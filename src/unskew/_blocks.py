@@ -15,7 +15,7 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from itertools import groupby, islice, pairwise
 from typing import Any, Protocol
@@ -41,6 +41,8 @@ LARGEST_TILE = 2**24
 GROUP = 16
 # Entries of a matrix that one thread passes through in the time that it takes to share them.
 ONE_JOB = 2**21
+# Blocks of a reader are held as long as they take no more bytes together, and three in any case.
+HELD_BLOCKS, HELD_BYTES = 3, 2**28
 # Storage that is read as it is, tile by tile; anything else becomes float64.
 STORED_AS_GIVEN = [np.float64, np.float32, np.uint8, np.int8, np.bool_]
 
@@ -311,8 +313,8 @@ class NpyFile:
         self.dtype = storage_of(stored, path)
         self._row = shape[1] * stored.itemsize
         self._checked: set[tuple[int, int]] = set()
-        self._seen = self._state()
-        size, wanted = self._seen[0], offset + shape[0] * self._row
+        self._size = self._size_now()
+        size, wanted = self._size, offset + shape[0] * self._row
         if size < wanted:
             raise FileError(
                 f"{path}: the file has {size} bytes but an array of {shape[0]} x {shape[1]} "
@@ -358,12 +360,11 @@ class NpyFile:
         begin = X.offset - X.offset % mmap.ALLOCATIONGRANULARITY
         return cls(str(X.filename), X.shape, X.dtype, begin + X.ctypes.data - first)
 
-    def _state(self) -> tuple[int, int]:
+    def _size_now(self) -> int:
         try:
-            found = os.stat(self.name)
+            return os.stat(self.name).st_size
         except OSError as error:
             raise FileError(f"{self.name}: cannot be read: {error.strerror or error}") from error
-        return found.st_size, found.st_mtime_ns
 
     def bounds(self) -> list[tuple[int, int]]:
         return cut(0, self.shape[0], tile_rows(self.shape, sparse=False))
@@ -373,9 +374,9 @@ class NpyFile:
         # Opened for each tile: a source goes to other threads and machines as it is.
         with open(self.name, "rb", buffering=0) as file:
             found = os.fstat(file.fileno())
-            if found.st_size != self._seen[0]:
+            if found.st_size != self._size:
                 raise FileError(
-                    f"{self.name}: the file had {self._seen[0]} bytes and now has {found.st_size}; "
+                    f"{self.name}: the file had {self._size} bytes and now has {found.st_size}; "
                     "it should not change while it is read"
                 )
             file.seek(self.offset + start * self._row)
@@ -395,10 +396,12 @@ class NpyFile:
 class Blocks:
     """Matrices that ``load(i)`` gives, one under the other, read again when they are needed.
 
-    A tile does not cross blocks. A few blocks are held, and while one is worked on the threads
-    read the next.
+    A tile does not cross blocks. Some blocks are held, all of them where they are small, and while
+    one is worked on the threads read the next.
 
-    name, sizes, d, dtype   of all blocks together; ``called(i)`` names block i in errors
+    name, sizes, d, dtype   of all blocks together
+    one_at_a_time           ``load`` is never called by two threads at once, and what it gives is
+                            copied
     """
 
     def __init__(
@@ -408,9 +411,11 @@ class Blocks:
         d: int,
         dtype: Any,
         name: str,
-        held: int = 3,
+        one_at_a_time: bool = True,
     ):
-        self.load, self.name, self.held = load, name, held
+        self.load, self.name = load, name
+        self._turn = threading.Lock() if one_at_a_time else nullcontext()
+        self._copies = one_at_a_time
         self.dtype = storage_of(dtype, name)
         self.starts = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
         self.shape = (self.starts[-1], d)
@@ -446,23 +451,37 @@ class Blocks:
             block = self._read_whole(number)
             with self._lock:
                 self._found[number] = block
-                while len(self._found) > self.held:
-                    self._found.popitem(last=False)
+                bytes_held = sum(each.nbytes for each in self._found.values())
+                while len(self._found) > HELD_BLOCKS and bytes_held > HELD_BYTES:
+                    bytes_held -= self._found.popitem(last=False)[1].nbytes
         return block
 
     def _read_whole(self, number: int) -> np.ndarray:
-        block = check_block(self.load(number), self.name, number)
+        with self._turn:
+            given = check_block(self.load(number), self.name, number)
+            # A reader may use its memory again; one that threads call at the same time does not.
+            block = given.copy() if self._copies else given
         wanted = (self.starts[number + 1] - self.starts[number], self.shape[1])
         if block.shape != wanted:
             raise ValueError(
                 f"{self.name}, block {number}: has shape {block.shape}; it should be {wanted}, as "
                 "before"
             )
-        block = aligned(block, self.dtype)
+        block = as_stored(block, self.dtype, self.name, number)
         if number not in self._checked:
             refuse_non_finite(block, f"{self.name}, block {number}", 0)
             self._checked.add(number)
         return block
+
+
+def as_stored(block: np.ndarray, dtype: np.dtype, name: str, number: int) -> np.ndarray:
+    """A block in the dtype of all, which must be able to hold what it holds."""
+    if not np.can_cast(block.dtype, dtype, "safe"):
+        raise ValueError(
+            f"{name}, block {number}: holds {block.dtype}, which does not fit into {dtype}, the "
+            "type of its first block or the one it announces; all blocks should hold the same"
+        )
+    return aligned(block, dtype)
 
 
 def aligned(block: np.ndarray, dtype: Any = None) -> np.ndarray:

@@ -10,15 +10,17 @@ import hashlib
 import json
 import logging
 import os
+import struct
 import time
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._files import check_output, write_whole
+from ._files import check_output, one_line, write_whole
 from ._kmeans import Clusters
 
 logger = logging.getLogger("unskew")
@@ -28,6 +30,11 @@ FORMAT = "unskew checkpoint 2"
 WITHOUT_EFFECT = (
     *("checkpoint", "checkpoint_seconds", "resume", "n_threads", "verbose"),
     *("client", "persist"),
+)
+# What reading a file that is no checkpoint, or half of one, may raise.
+DAMAGED = (
+    *(OSError, ValueError, KeyError, AttributeError, TypeError, EOFError, MemoryError),
+    *(RuntimeError, zipfile.BadZipFile, zlib.error, struct.error),
 )
 # Rows whose values are part of the fingerprint, spread over the data.
 LOOKED_AT = 64
@@ -78,6 +85,7 @@ class Checkpoint:
         self.path, self.identity, self.seconds = Path(path), identity, float(seconds)
         check_output(self.path)
         self._last = time.monotonic()
+        self._own = False  # whether the file there is this fit's
 
     def keep(self, where: Callable[[], Progress]) -> None:
         """Write where the fit stands, if it is time to."""
@@ -85,7 +93,8 @@ class Checkpoint:
             self.write(where())
 
     def write(self, progress: Progress) -> None:
-        facts = {"format": FORMAT, "identity": self.identity, "facts": progress.facts}
+        told = {"identity": self.identity, "arrays": sorted(progress.arrays)}
+        facts = {"format": FORMAT, **told, "facts": progress.facts}
         text = np.frombuffer(json.dumps(facts).encode("utf-8"), dtype=np.uint8)
 
         def save(path: Path) -> None:
@@ -93,10 +102,11 @@ class Checkpoint:
                 np.savez(file, __facts__=text, **progress.arrays)
 
         write_whole(self.path, save)
-        self._last = time.monotonic()
+        self._last, self._own = time.monotonic(), True
 
-    def read(self) -> Progress | None:
-        """Where the fit stood, None where there is no file. Refuses what is not of this fit."""
+    def read(self, resume: bool = True) -> Progress | None:
+        """Where the fit stood, None where there is no file. Refuses what is not of this fit, and
+        what is no checkpoint also where the fit is to start anew, which will overwrite it."""
         if not self.path.exists():
             return None
         try:
@@ -107,21 +117,21 @@ class Checkpoint:
                 told = json.loads(bytes(stored["__facts__"]).decode("utf-8"))
                 arrays = {name: stored[name] for name in stored.files if name != "__facts__"}
             ok = told.get("format") == FORMAT
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            AttributeError,
-            EOFError,
-            zipfile.BadZipFile,
-        ) as error:
+            whole = sorted(arrays) == told.get("arrays", sorted(arrays))
+        except DAMAGED as error:
             raise CheckpointError(
-                f"{self.path}: is not a checkpoint of unskew ({error}); remove it or name another"
+                f"{self.path}: is not a checkpoint of unskew, or is damaged "
+                f"({one_line(error)}); remove it or name another"
             ) from error
         if not ok:
             raise CheckpointError(
                 f"{self.path}: is not a checkpoint of this version of unskew; remove it"
             )
+        self._own = True
+        if not resume:
+            return None
+        if not whole:
+            raise CheckpointError(f"{self.path}: is damaged; remove it or name another")
         before = told["identity"]
         for name in dict.fromkeys([*self.identity, *before]):
             was, now = before.get(name), self.identity.get(name)
@@ -138,7 +148,8 @@ class Checkpoint:
         return Progress(arrays, told["facts"])
 
     def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
+        if self._own:
+            self.path.unlink(missing_ok=True)
 
 
 def digest(*parts: Any) -> str:
@@ -185,7 +196,7 @@ def open_checkpoint(model: Any, encoded: Any, seeds: np.ndarray) -> tuple:
         return None, None, seeds
     identity = identity_of(model, encoded)
     checkpoint = Checkpoint(model.checkpoint, identity, model.checkpoint_seconds)
-    before = checkpoint.read() if model.resume else None
+    before = checkpoint.read(model.resume)
     if before is None:
         return checkpoint, None, seeds
     kept = np.array(before.facts["seeds"], dtype=seeds.dtype)

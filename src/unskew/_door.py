@@ -114,7 +114,8 @@ def open_outside(X: Any) -> NpyFile | Blocks | TableBlocks | None:
 
     X: path of a .npy or .parquet, np.memmap, or a reader: ``n_blocks``, ``read(i)`` (2-D array or
     table) and, if it likes, ``sizes`` (rows of each block, which saves a pass), ``columns``, name,
-    ``cache`` (of tables: folder where encoded blocks wait for the next pass).
+    ``cache`` (of tables: folder where encoded blocks wait for the next pass), ``thread_safe``
+    (True: threads may call ``read`` at the same time, and no block is overwritten later).
     """
     if isinstance(X, (str, os.PathLike)):
         name = os.fspath(X)
@@ -142,7 +143,7 @@ def open_outside(X: Any) -> NpyFile | Blocks | TableBlocks | None:
 def matrix_blocks(reader: Any, name: str) -> Blocks:
     """The arrays of a reader; a first pass learns their sizes where it does not tell them."""
     sizes, kinds, d = [], [], None
-    told = getattr(reader, "sizes", None)
+    told = told_sizes(reader, name)
     for number in range(1 if told is not None else reader.n_blocks):
         block = check_block(reader.read(number), name, number)
         if d is not None and block.shape[1] != d:
@@ -155,7 +156,30 @@ def matrix_blocks(reader: Any, name: str) -> Blocks:
         kinds.append(storage_of(block.dtype, name))
     dtype = kinds[0] if len(set(kinds)) == 1 else np.dtype(np.float64)
     assert d is not None
-    return Blocks(reader.read, sizes if told is None else told, d, dtype, name)
+    sizes = sizes if told is None else told
+    return Blocks(reader.read, sizes, d, dtype, name, not is_thread_safe(reader))
+
+
+def told_sizes(reader: Any, name: str) -> list[int] | None:
+    """Rows of each block as the reader tells them, checked; None where it does not."""
+    told = getattr(reader, "sizes", None)
+    if told is None:
+        return None
+    told = list(told)
+    for number, size in enumerate(told):
+        if isinstance(size, bool) or not isinstance(size, numbers.Integral) or size < 0:
+            raise ValueError(f"{name}: sizes[{number}]={size!r} should be an integer >= 0")
+    if len(told) != reader.n_blocks:
+        raise ValueError(
+            f"{name}: sizes has {len(told)} numbers but n_blocks={reader.n_blocks}; each block "
+            "should have one"
+        )
+    return [int(size) for size in told]
+
+
+def is_thread_safe(reader: Any) -> bool:
+    """Whether threads may call ``read`` at the same time: only where the reader says so."""
+    return bool(getattr(reader, "thread_safe", False))
 
 
 def look_at(model: Any, source: Any, names: Any) -> None:
@@ -178,7 +202,7 @@ class TableBlocks:
     def __init__(self, reader: Any):
         self.reader, self.name = reader, name_of(reader)
         self.takes_columns = "columns" in inspect.signature(reader.read).parameters
-        told = getattr(reader, "sizes", None)
+        told = told_sizes(reader, self.name)
         self.columns = column_names(self.frame(0))
         if told is None:
             told = [len(self.frame(number)) for number in range(reader.n_blocks)]
@@ -232,7 +256,8 @@ class TableBlocks:
         cache = getattr(self.reader, "cache", None)
         if cache is not None:
             load = KeptBlocks(load, cache)
-        return Blocks(load, self.sizes, encoder.sources_.size, dtype, self.name)
+        alone = not is_thread_safe(self.reader)
+        return Blocks(load, self.sizes, encoder.sources_.size, dtype, self.name, alone)
 
 
 class EncodedBlock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 import shutil
 import tempfile
@@ -59,14 +60,20 @@ class ParquetReader:
     (2, (3, 2), {'age': [60], 'site': ['A']})
     """
 
+    thread_safe = True  # each read opens its file anew
+
     def __init__(
         self, path: Any, columns: Any = None, *, block_rows: int | None = None, cache: Any = None
     ):
         parquet = need("pyarrow.parquet", "io", "reading Parquet")
         self.path, self.name, self.block_rows, self.cache = path, str(path), block_rows, cache
         check_cache(cache)
-        if block_rows is not None and not block_rows >= 1:
-            raise ValueError(f"block_rows={block_rows!r} should be >= 1")
+        if block_rows is not None:
+            whole = isinstance(block_rows, numbers.Integral) and not isinstance(block_rows, bool)
+            if not whole or block_rows < 1:
+                raise ValueError(f"block_rows={block_rows!r} should be an integer >= 1")
+        if isinstance(columns, str):
+            raise TypeError(f"columns={columns!r} should be a list of names: [{columns!r}]")
         folder = Path(path)
         files = sorted(folder.rglob("*.parquet")) if folder.is_dir() else [folder]
         if not files:
@@ -100,6 +107,10 @@ class ParquetReader:
             self._bounds = cut(0, self._starts[-1], int(block_rows))
         self.sizes = [stop - start for start, stop in self._bounds]
         self.n_blocks, self.shape = len(self._bounds), (self._starts[-1], len(self.columns))
+        if 0 in self.shape:
+            raise FileError(
+                f"{path}: has {self.shape[0]} rows and {self.shape[1]} columns; both should be >= 1"
+            )
 
     def read(self, number: int, columns: Any = None) -> Any:
         """One block as a pyarrow table; ``columns``: only those."""
@@ -118,10 +129,22 @@ class ParquetReader:
                     f"{self._files[file]}, row group {group}: cannot be read: {error}"
                 ) from error
             first = self._starts[at]
+            if table.num_rows != self._rows[at]:
+                raise FileError(
+                    f"{self._files[file]}, row group {group}: has {table.num_rows} rows instead of "
+                    f"{self._rows[at]}; the file was changed since it was opened"
+                )
             low, high = max(start - first, 0), min(stop, self._starts[at + 1]) - first
             parts.append(table.select(wanted).slice(low, high - low))
             at += 1
-        return parts[0] if len(parts) == 1 else arrow.concat_tables(parts)
+        if len(parts) == 1:
+            return parts[0]
+        try:  # one file may have whole numbers, or only gaps, where another has fractions
+            return arrow.concat_tables(parts, promote_options="permissive")
+        except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
+            raise FileError(
+                f"{self.name}, block {number}: its files hold different kinds of values: {error}"
+            ) from error
 
 
 def check_cache(folder: Any) -> None:

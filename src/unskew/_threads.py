@@ -110,26 +110,34 @@ class Later:
 
 _blas_lock = threading.Lock()
 _blas_users = 0
-_blas_limit: Any = None
+_blas_before: list[tuple[Any, int]] = []
 
 
 @cache
-def _blas() -> ThreadpoolController:
+def _blas() -> list[Any]:
     """The BLAS libraries of NumPy and SciPy; looking for them takes longer than a small task."""
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas").lib_controllers
+
+
+def _set(library: Any, n: int) -> None:
+    """Of OpenBLAS with threads of its own, threadpoolctl obeys one Python thread and passes over
+    what others ask for; here the count below is what keeps threads from disturbing each other."""
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(n)
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread while anyone is inside.
+    """Hold BLAS to one thread while anyone is inside, in whatever thread.
 
     The limit belongs to the process, not to a thread, so it is counted: it is set by the first fit
     that enters and lifted by the last that leaves; fits in parallel threads keep their bits.
     """
-    global _blas_users, _blas_limit
+    global _blas_users, _blas_before
     with _blas_lock:
         if _blas_users == 0:
-            _blas_limit = _blas().limit(limits=1, user_api="blas")
+            _blas_before = [(library, library.get_num_threads()) for library in _blas()]
+            for library, _ in _blas_before:
+                _set(library, 1)
         _blas_users += 1
     try:
         yield
@@ -137,5 +145,6 @@ def one_blas_thread() -> Iterator[None]:
         with _blas_lock:
             _blas_users -= 1
             if _blas_users == 0:
-                _blas_limit.restore_original_limits()
-                _blas_limit = None
+                for library, n in _blas_before:
+                    _set(library, n)
+                _blas_before = []

@@ -25,6 +25,7 @@ from ._blocks import (
     NpyFile,
     Rows,
     aligned,
+    as_stored,
     check_block,
     cut,
     expanded,
@@ -120,7 +121,7 @@ def make_block(load: Callable, item: Any, dtype: str | None, name: str, number: 
     """A block as rows next to each other, checked."""
     block = check_block(load(item), name, number)
     stored = storage_of(block.dtype if dtype is None else dtype, name)
-    block = aligned(block, stored)
+    block = as_stored(block, stored, name, number)
     refuse_non_finite(block, f"{name}, block {number}", 0)
     return block
 
@@ -410,6 +411,11 @@ class DaskDCKM(DCKM):
                     "client=None should mean the current dask client, but there is none; start "
                     "one, distributed.Client(...), or pass it"
                 ) from error
+        if not isinstance(client, distributed.Client):
+            raise TypeError(
+                f"client={client!r} should be a distributed.Client or None; settings of DCKM are "
+                "given by name, DaskDCKM(n_clusters=...)"
+            )
         cluster = Cluster(client)
         cluster.look()
         return cluster

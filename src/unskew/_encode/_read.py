@@ -38,7 +38,7 @@ def as_frame(X: Any) -> Any:
     if isinstance(frame, nw.LazyFrame):
         raise TypeError(
             f"X is a {type(X).__module__.split('.')[0]} {type(X).__name__}, which is not read yet; "
-            "give X.collect()"
+            "give X.collect() (of dask: X.compute(), or fit unskew.dask.DaskDCKM)"
         )
     return frame if isinstance(frame, nw.DataFrame) else None
 
@@ -83,7 +83,7 @@ def read_column(series: Any, name: str, kind: str | None = None) -> Values:
 def _by_dtype(series: Any, name: str) -> Values:
     dtype = series.dtype
     if dtype == nw.Boolean:
-        return _flags([None if v is None else bool(v) for v in series.to_list()])
+        return _flags([None if v is None else bool(v) for v in _listed(series)])
     if dtype.is_numeric():
         return Values("number", _floats(series, name), None, ())
     if dtype in (nw.Date, nw.Datetime, nw.Duration):
@@ -92,18 +92,27 @@ def _by_dtype(series: Any, name: str) -> Values:
         levels = tuple(dtype.categories)
         place = {level: float(i) for i, level in enumerate(levels)}
         place[None] = np.nan
-        numbers = np.array([place.get(v, np.nan) for v in series.to_list()])
+        numbers = np.array([place.get(v, np.nan) for v in _listed(series)])
         return Values("ordered", numbers, None, tuple(map(str, levels)))
     if dtype in (nw.String, nw.Categorical):
-        return _words(series.to_list())
+        return _words(_listed(series))
     if dtype == nw.Unknown and series.null_count() == len(series):
         return Values("number", np.full(len(series), np.nan), None, ())
     if dtype == nw.Object or dtype == nw.Unknown:
-        return _objects(series.to_list(), name)
+        return _objects(_listed(series), name)
     raise TypeError(
         f"column {name!r} of X holds {dtype}; it should hold numbers, truth values, text, "
         "categories or dates. Leave it out or turn it into such columns"
     )
+
+
+def _listed(series: Any) -> list:
+    """Values, None where they are missing: pandas has three other words for that, one of which
+    cannot be compared."""
+    values = series.to_list()
+    if not series.null_count():
+        return values
+    return [None if lost else v for v, lost in zip(values, series.is_null().to_list())]
 
 
 def _floats(series: Any, name: str) -> np.ndarray:

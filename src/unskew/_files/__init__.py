@@ -4,7 +4,7 @@
 temporary name in its own folder and renames it, so that a reader never sees half a file.
 """
 
-from ._errors import FileError, need
+from ._errors import FileError, need, one_line
 from ._read import READS, Table, read_table
 from ._write import (
     STANDARD,
@@ -28,6 +28,7 @@ __all__ = [
     "Table",
     "check_output",
     "need",
+    "one_line",
     "read_table",
     "same_file",
     "stem_of",

@@ -277,9 +277,24 @@ def weighted_indicators(w: np.ndarray, T: np.ndarray) -> np.ndarray:
         return weighted_sum(w, T)
     units, layers = exact_layers(w)
     if T.size <= IN_THE_CACHE:
-        return units @ (layers @ T).astype(np.float64)
-    # One by one: BLAS copies T for a product of three rows, not for a vector.
-    return units @ np.array([layer @ T for layer in layers], dtype=np.float64)
+        s = units @ (layers @ T).astype(np.float64)
+    else:
+        # One by one: BLAS copies T for a product of three rows, not for a vector.
+        s = units @ np.array([layer @ T for layer in layers], dtype=np.float64)
+    return with_small_sums(s, w, T)
+
+
+def with_small_sums(s: np.ndarray, w: np.ndarray, T: np.ndarray) -> np.ndarray:
+    """s = w' T from ``exact_layers``, small ones again in float64.
+
+    Layers leave out less than max(w) / 2**34 of each weight: where all the rows on one side of a
+    treatment have little weight, that is much of it.
+    """
+    little = w.size * float(w.max()) / 2**12
+    again = np.flatnonzero((s < little) | (float(w.sum()) - s < little))
+    if again.size:
+        s[again] = w @ T[:, again].astype(np.float64)
+    return s
 
 
 def row_products(A: np.ndarray, B: np.ndarray) -> np.ndarray:

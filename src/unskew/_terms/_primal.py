@@ -18,6 +18,7 @@ from ._pairs import (
     sum_of_squares,
     take_columns,
     weighted_sum,
+    with_small_sums,
 )
 from ._scratch import scratch
 
@@ -40,7 +41,8 @@ def sums_of(F: np.ndarray, T: np.ndarray, w: np.ndarray) -> tuple:
         np.multiply(F.T, w_.T, out=stack[:-3])
         stack[-3:] = layers
         sums = stack @ T
-        return sums[:-3], units @ sums[-3:].astype(np.float64), weighted_sum(w, F)
+        s = with_small_sums(units @ sums[-3:].astype(np.float64), w, T)
+        return sums[:-3], s, weighted_sum(w, F)
     return times_weight(F, w_).T @ T, weighted_sum(w, T), weighted_sum(w, F)
 
 
@@ -65,11 +67,27 @@ def _product(M: np.ndarray, Q: np.ndarray) -> np.ndarray:
 
 # What a task gets besides a tile: the pairs, no rows.
 def _tile_sums(pairs: Pairs, tile: np.ndarray, w: np.ndarray) -> tuple:
-    return sums_of(pairs.features_of(tile), pairs.treatments.of(tile), w)
+    return sums_of(*_both_sides(pairs, tile), w)
 
 
 def _tile_gradient(pairs: Pairs, tile: np.ndarray, message: tuple) -> np.ndarray:
-    return gradient_of(pairs.features_of(tile), pairs.treatments.of(tile), message)
+    return gradient_of(*_both_sides(pairs, tile), message)
+
+
+def _both_sides(pairs: Pairs, tile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Features and indicators, rows next to each other as in those that are kept: BLAS adds a view
+    with gaps in another order, and a file would not have the bits of its array."""
+    sides = pairs.features_of(tile), pairs.treatments.of(tile)
+    return tuple(  # type: ignore[return-value]
+        side if side.flags.c_contiguous else _packed(side, name)
+        for name, side in zip(("features", "treatments"), sides)
+    )
+
+
+def _packed(side: np.ndarray, name: str) -> np.ndarray:
+    out = scratch(name, side.shape, side.dtype)
+    np.copyto(out, side)
+    return out
 
 
 class PrimalBalance:
