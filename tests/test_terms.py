@@ -616,6 +616,7 @@ def test_sums_over_rows_of_little_weight_have_their_digits_in_float32(tiny, size
     exact = w @ T.astype(np.float64)
     np.testing.assert_allclose(weighted_indicators(w, T), exact, rtol=1e-6)
     rounding = 64 * np.finfo(float).eps * w.sum()  # what counts as nothing
-    np.testing.assert_allclose(weighted_indicators(w, T)[1], exact[1], rtol=0, atol=rounding)
+    error = abs(weighted_indicators(w, T)[1] - exact[1])
+    assert error <= max(1e-6 * w[:5].sum(), rounding)  # of the few that lack it
     F = rng.normal(size=(size[0], 1)).astype(np.float32)  # fewer features: layers with the product
     np.testing.assert_allclose(sums_of(F, T, w)[1], exact, rtol=1e-6)
