@@ -578,3 +578,11 @@ def test_a_failed_fit_leaves_the_last_one_whole():
     with pytest.raises(ValueError, match="n_clusters=3"):
         model.fit(np.ones((2, X.shape[1] + 2)))
     assert vars(model) == before
+
+
+def test_text_is_refused_with_a_way_out():
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({"site": ["York", "Oslo"] * 10, "x": np.arange(20.0)})
+    for method in (PlainKMeans(2, suspects=["site"]), RegressOutKMeans(2, suspects=["site"])):
+        with pytest.raises(ValueError, match=r"column 'site' of X holds .*diagnostics\.compare"):
+            method.fit(table)

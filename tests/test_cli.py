@@ -628,3 +628,31 @@ def test_a_terminal_sees_a_bar_and_a_summary(home):
     assert "objective" in text
     assert "verdict" in text
     assert "start 2 of 2: objective" not in text
+
+
+def test_what_the_number_of_clusters_was_chosen_from_is_shown(home, unskew):
+    how = ["fit", "data.csv", "-k", "auto", "--runs", "2", "--drop", "patient", "-s", "site"]
+    code, out, err = unskew(*how)
+    assert code == 0
+    assert "clusters tried" in out
+    assert "n_clusters=2: silhouette" in err
+    assert "run 2 of 2: inertia" in err
+    choice = json.loads(unskew(*how, "--json")[1])["result"]["choice"]
+    assert [each["value"] for each in choice["candidates"]] == list(range(2, 13))
+    assert choice["chosen"] in range(2, 13)
+
+
+def test_one_run_has_nothing_to_agree_with(home, unskew):
+    how = ["fit", "data.csv", "-k", "2", "--runs", "1", "--drop", "patient", "-s", "site"]
+    code, out, _ = unskew(*how)
+    assert code == 0
+    assert "1, which has no other to agree with" in out
+    assert json.loads(unskew(*how, "--json")[1])["result"]["stability"] is None
+
+
+def test_much_imbalance_left_by_weights_points_to_the_effects(home, unskew):
+    how = ["fit", "data.csv", *FIT, "--drop", "patient", "-s", "site"]
+    code, out, _ = unskew(*how, "--balance-strength", "0.001")
+    assert code == 0
+    assert "--adjust both also takes out" in " ".join(out.split())
+    assert "--adjust both" not in unskew(*how, "--adjust", "both")[1]

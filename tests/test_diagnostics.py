@@ -413,7 +413,7 @@ def test_untied_rows_decide_where_suspects_are_named(values, word, said):
     told = change(**{**UNTIED, **values})
     assert told.word == word
     assert said in told.sentence
-    assert any("if these groups are the true ones" in reason for reason in told.reasons)
+    assert any("finds its own groups again at" in reason for reason in told.reasons)
 
 
 def test_untying_gives_other_suspects_and_moves_what_they_add():

@@ -1,8 +1,11 @@
 """The house: who may import whom, and what `import unskew` may load."""
 
 import ast
+import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import unskew
 
@@ -124,3 +127,16 @@ def test_import_unskew_loads_no_pictures_no_engine_no_dataframes():
 def test_public_names_exist():
     for name in unskew.__all__:
         assert hasattr(unskew, name)
+
+
+def test_rooms_are_reached_from_the_front_door():
+    code = (
+        "import sys, unskew\n"
+        "assert 'unskew.report' not in sys.modules and 'matplotlib' not in sys.modules\n"
+        "assert unskew.report.write_report and unskew.diagnostics.verdict and unskew.simulate\n"
+        "assert set(unskew._ROOMS) <= set(dir(unskew))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(AttributeError, match="module 'unskew' has no attribute 'clusters'"):
+        unskew.clusters  # noqa: B018

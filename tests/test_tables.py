@@ -756,3 +756,13 @@ def test_objects_with_the_missing_value_of_pandas():
     table = pd.DataFrame({"a": np.array(["u", pd.NA, "v"] * 5, dtype=object), "x": np.arange(15.0)})
     kinds = TableEncoder().fit(table).kinds_
     assert kinds["a"] != "number"
+
+
+@pytest.mark.parametrize(
+    "words", ["2020-{:02d}-{:02d}", "{1:02d}/{0:02d}/2020", "2020.{}.{} 10:00"]
+)
+def test_text_that_looks_like_dates_is_told(words):
+    days = [words.format(m, d) for m in range(1, 13) for d in range(1, 25)]
+    table = pd.DataFrame({"admitted": days, "x": np.arange(288.0)})
+    with pytest.raises(ValueError, match="They look like dates: turn the text into dates first"):
+        DCKM(2).fit(table)

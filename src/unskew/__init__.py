@@ -1,5 +1,7 @@
 """unskew: clustering for data that were gathered with bias."""
 
+from importlib import import_module
+
 from ._encode import TableEncoder
 from ._readers import ParquetReader
 from .consensus import ConsensusDCKM, choose_k, choose_strengths
@@ -21,3 +23,18 @@ __all__ = [
     "load",
     "save",
 ]
+# Entered when they are asked for: `import unskew` loads neither pictures nor clusters.
+_ROOMS = (
+    *("baselines", "bench", "dask", "datasets", "diagnostics", "feature_selection", "metrics"),
+    *("plots", "report", "simulate"),
+)
+
+
+def __getattr__(name: str):
+    if name in _ROOMS:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_ROOMS])

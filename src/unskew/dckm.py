@@ -193,10 +193,11 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         With ``adjust`` "effects" or "both": where each kind of start ended, what the choice among
         them saw, and which was chosen.
 
-    Missing values of a table
-    -------------------------
-    Of categories they are a category. Of numbers they are left out of the distance, and the other
-    columns stand in: with v_j the starting variance of column j over its known values,
+    Notes
+    -----
+    Missing values of a table: of categories they are a category. Of numbers they are left out of
+    the distance, and the other columns stand in: with v_j the starting variance of column j over
+    its known values,
 
         e = (sum of all v_j / sum of the known v_j) * sum over the known j of (x_j - c_j)^2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from ._read import Values, as_frame, column_names, columns_of, read_column
 MANY = 50
 # ... and one in which most values occur once is an identifier, also in a short table.
 FEW = 10
+# Text that begins like a date, year first or last.
+DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
 OTHER, MISSING = "other values", "missing"
 # Half the distance between the quartiles of a normal distribution, times 2: robust / sd.
 QUARTILES = 1.3489795003921634
@@ -336,10 +339,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         once = different > FEW and different > n / 2
         if self.max_categories is not None or not (different > MANY or once):
             return
+        shown = [words[c] for c in used[:3]]
+        advice = "Leave an identifier or free text out, or pool rare values with"
+        if all(DATE.match(word) for word in shown):
+            advice = (
+                "They look like dates: turn the text into dates first (pandas: to_datetime). Or "
+                "leave the column out, or pool rare values with"
+            )
         raise ValueError(
             f"column {name!r} of X has {different} different values in {n} rows "
-            f"({some([words[c] for c in used[:3]])}); a category should have at most {MANY}. Leave "
-            "an identifier or free text out, or pool rare values with "
+            f"({some(shown)}); a category should have at most {MANY}. {advice} "
             "encoder=TableEncoder(max_categories=20)"
         )
 

@@ -6,6 +6,7 @@ import numbers
 import warnings
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import (
@@ -26,7 +27,8 @@ from .._door import (
     check_weights,
     whole_or_not_at_all,
 )
-from .._encode import describe_columns, find_columns
+from .._encode import as_frame, describe_columns, find_columns
+from .._encode._read import columns_of
 from .._kmeans import Distance
 from ..dckm import check_start, start_clusters
 
@@ -107,6 +109,7 @@ class _KMeansFromStart(
 
     def _fit(self, X: Any, sample_weight: Any):
         self._check_parameters()
+        refuse_text(X)
         X = validate_data(
             self,
             X,
@@ -226,6 +229,21 @@ class _KMeansFromStart(
     @property
     def _n_features_out(self) -> int:
         return self.n_clusters
+
+
+def refuse_text(X: Any) -> None:
+    """These methods know numbers only; scikit-learn's message would speak of a value."""
+    frame = as_frame(X)
+    if frame is None:
+        return
+    for name, column in columns_of(frame).items():
+        kind = column.dtype
+        if not (kind.is_numeric() or kind in (nw.Boolean, nw.Object, nw.Unknown)):
+            raise ValueError(
+                f"column {name!r} of X holds {kind}; this method takes numbers only. "
+                "unskew.diagnostics.compare runs it on tables, or encode them first: "
+                "TableEncoder().fit_transform(X)"
+            )
 
 
 def _with_short_indices(X: Any) -> Any:

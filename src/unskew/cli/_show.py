@@ -17,6 +17,8 @@ from ._study import Study
 
 COLOURS = {"helped": "green", "no effect": "yellow", "harmed": "red", "yes": "green",
            "maybe": "yellow", "no": "yellow"}  # fmt: skip
+# Share of the imbalance that weights left, from which on the effects are worth a hint.
+MUCH_LEFT = 0.3
 MEASURES = {"cramers_v": "Cramér's V", "eta": "correlation ratio", "r": "|r|"}
 
 
@@ -79,6 +81,7 @@ def fitted(estimator: Any, seconds: float) -> dict[str, Any]:
         result["n_clusters"] = estimator.n_clusters_
         result["stability"] = estimator.stability_
         result["confidence"] = float(estimator.confidence_.mean())
+        result["choice"] = estimator.choice_  # of the number of clusters, None where it was given
     if hasattr(estimator, "labels_"):
         result["clusters"] = estimator.cluster_summary_
     return plain(result)
@@ -159,23 +162,54 @@ def fit_summary(
         voting, of_whom = _voting(estimator), ""
         if voting < estimator.n_runs:
             of_whom = f"; they end in different groups, so only the best {voting} vote"
-        grid.add_row(
-            "runs",
-            f"{estimator.n_runs}, two of them agree at {estimator.stability_:.2f} (1 = the same "
-            f"groups){of_whom}; mean confidence of a row {estimator.confidence_.mean():.2f}",
-        )
+        sure = f"mean confidence of a row {estimator.confidence_.mean():.2f}"
+        told = f"two of them agree at {estimator.stability_:.2f} (1 = the same groups){of_whom}"
+        if estimator.n_runs == 1:
+            told, sure = (
+                "which has no other to agree with",
+                "--runs 20 tells how sure the groups are",
+            )
+        grid.add_row("runs", f"{estimator.n_runs}, {told}; {sure}")
         if estimator.choice_ is not None:
             tried = [f"{each.value:g}" for each in estimator.choice_.candidates]
             found_k = f"{estimator.n_clusters_}, chosen of {tried[0]} to {tried[-1]}"
             grid.add_row("clusters", f"{found_k} by the {estimator.choice_.criterion}")
     parts: list[Any] = [grid]
+    if getattr(estimator, "choice_", None) is not None:
+        parts.append(_candidates(estimator.choice_))
     if hasattr(estimator, "labels_"):
         parts.append(_clusters(estimator))
     ending = _facts()
     if found is not None:
         ending.add_row("verdict", _judged(found.verdict.word, found.verdict.sentence))
+    if _effects_are_left(study, estimator):
+        ending.add_row(
+            "next",
+            "weights leave much of the imbalance here; --adjust both also takes out what the "
+            "suspects add to other columns",
+        )
     _written(ending, written)
     return Group(*parts, ending)
+
+
+def _effects_are_left(study: Study, estimator: Any) -> bool:
+    """Whether suspects were neutralised by weights alone, and these did not get far."""
+    if not study.suspects or getattr(estimator, "adjust", None) != "weights":
+        return False
+    dense = not hasattr(study.X, "tocsr")  # effects would make a sparse matrix dense
+    return dense and estimator.imbalance_ > MUCH_LEFT * estimator.imbalance_start_ > 0
+
+
+def _candidates(choice: Any) -> Table:
+    table = _listing(
+        ("clusters tried", "right"), ("silhouette", "right"), ("two runs agree", "right"),
+        ("explained variance", "right"),
+    )  # fmt: skip
+    for each in choice.candidates:
+        numbers = (each.silhouette, each.stability, each.explained)
+        style = "bold" if each.value == choice.chosen else ""
+        table.add_row(f"{each.value:g}", *(f"{v:.2f}" for v in numbers), style=style)
+    return table
 
 
 def _clusters(estimator: Any) -> Table:

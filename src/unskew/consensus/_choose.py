@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import numbers
 import warnings
 from collections.abc import Iterable
@@ -13,6 +14,8 @@ from sklearn.base import clone
 
 from .._door import TableBlocks, check_number, check_weights, check_word, open_outside
 from ..metrics import silhouette
+
+logger = logging.getLogger("unskew")
 
 # Candidates where none are given.
 CLUSTERS = tuple(range(2, 13))
@@ -211,6 +214,7 @@ def _choose(
         model = ConsensusDCKM(suspects=suspects)
     elif suspects is not None:
         raise ValueError("give the suspects to the model, or suspects and no model")
+    told = bool(model.verbose)
     model = clone(model).set_params(n_runs=n_runs, verbose=0)
     if random_state is not None:
         model.set_params(random_state=random_state)
@@ -229,6 +233,9 @@ def _choose(
             warnings.simplefilter("ignore")
             each.fit(X, sample_weight=sample_weight)
         found.append(describe(each, X, value, sample_weight))
+        if told:
+            logger.info("%s=%g: silhouette %.3f, stability %.2f",
+                        parameter, value, found[-1].silhouette, found[-1].stability)  # fmt: skip
     choice = Choice(parameter, None, criterion, tuple(found))
     return Choice(parameter, choice.best_by(criterion), criterion, tuple(found))
 

@@ -121,7 +121,9 @@ class ConsensusDCKM(DCKM):
         to 1.
     stability_ : float
         Mean adjusted Rand index of two runs, voting or not: 1 where all runs agree, 0 where they
-        have nothing in common. (Of at most 20,000 rows.)
+        have nothing in common; nan for one run, which has nothing to agree with. (Of at most
+        20,000 rows.) Where effects are taken out, the runs share them: what another
+        ``random_state`` would make of the effects is not in it.
     n_clusters_, balance_strength_ : int, float or list
         What "auto" chose, or what was given.
     choice_, strength_choice_ : Choice or None
@@ -420,6 +422,8 @@ class ConsensusDCKM(DCKM):
         self, inner: DCKM, encoded: Encoded, init: Any, seeds: Any, context: Any
     ) -> None:
         starts = check_random_state(seeds[-1]).randint(2**31 - 1, size=self.n_init + 1)
+        if self.verbose:
+            logger.info("learning effects of suspects and weights, then %d runs", self.n_runs)
         with encoded.rows.threads():
             inner._fit_effects(encoded, init, starts, None)
         self.starts_ = inner.starts_
@@ -433,8 +437,11 @@ class ConsensusDCKM(DCKM):
         ess, left = inner.effective_sample_size_, inner.imbalance_
         strength, everyone = inner._strengths()[0], np.arange(K, dtype=np.int32)
         ends, runs = [], []
-        for end, settled in found:
+        for r, (end, settled) in enumerate(found):
             status = "converged" if settled else "max_iter"
+            if self.verbose:
+                logger.info("run %d of %d: inertia %.6g, %s",
+                            r + 1, self.n_runs, float(w @ end.e), status)  # fmt: skip
             ends.append(end)
             runs.append(
                 Run(end.C, everyone, None, 1.0, strength, float(w @ end.e), inner.n_iter_, status,

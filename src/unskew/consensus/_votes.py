@@ -147,7 +147,7 @@ def by_linkage(labels: np.ndarray, K: int) -> np.ndarray:
 
 
 def stability(labels: np.ndarray, a: np.ndarray) -> float:
-    """Mean adjusted Rand index of all pairs of runs, rows counted by a; 1 for a single run."""
+    """Mean adjusted Rand index of all pairs of runs, rows counted by a; nan for a single run."""
     some = few_rows(labels.shape[1])
     few, weight = labels[:, some], _of_mean_one(a)[some]
     found = [
@@ -155,7 +155,7 @@ def stability(labels: np.ndarray, a: np.ndarray) -> float:
         for r in range(len(few))
         for s in range(r)
     ]
-    return float(np.mean(found)) if found else 1.0
+    return float(np.mean(found)) if found else np.nan
 
 
 def _of_mean_one(a: np.ndarray) -> np.ndarray:

@@ -99,7 +99,7 @@ def compare(
     fitted, skipped = _fit_all(model, view, X, sample_weight, wanted)
     reference = fitted["kmeans"][0] if "kmeans" in fitted else None
     rows = tuple(
-        _describe(view, method, *fitted[method], reference)
+        _describe(view, method, reference, *fitted[method])
         for method in METHODS
         if method in fitted
     )
@@ -131,7 +131,8 @@ def compare(
 
 
 def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -> tuple:
-    """method -> (labels, learned weights or None); and (title, reason) of what was left out."""
+    """method -> (labels, learned weights or None, and where it says so itself the imbalance left);
+    and (title, reason) of what was left out."""
     which = [METHODS[name] for name in RIVALS if name in wanted]
     titles = {title: name for name, title in METHODS.items()}
     found = fit_rivals(model, view, X, sample_weight, which)
@@ -161,18 +162,21 @@ def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -
         dense = view.suspects is not None and not view.rows.sparse
         if "both" in wanted and dense and model.adjust == "weights":
             both = clone(model).set_params(adjust="both").fit(X, sample_weight=sample_weight)
-            fitted["both"] = (both.labels_, both.weights_)
+            # Of corrected columns, as its own report has it: the view is of those as they are.
+            left = both.imbalance_ / both.imbalance_start_ if both.imbalance_start_ > 0 else 1.0
+            fitted["both"] = (both.labels_, both.weights_, left)
     fitted["dckm"] = (model.labels_, model.weights_)
     return fitted, tuple(skipped)
 
 
-def _describe(view: View, method: str, labels: np.ndarray, m: Any, reference: Any) -> MethodRow:
+def _describe(
+    view: View, method: str, reference: Any, labels: np.ndarray, m: Any, left: float | None = None
+) -> MethodRow:
     labels = np.asarray(labels)
-    size, left = 1.0, 1.0
-    if m is not None:
-        w = view.a * np.asarray(m)
-        size = effective_sample_size(m, view.a)
-        left = _measure.measure_imbalance(view, w).balance_left
+    size = 1.0 if m is None else effective_sample_size(m, view.a)
+    if left is None:
+        w = view.a if m is None else view.a * np.asarray(m)
+        left = 1.0 if m is None else _measure.measure_imbalance(view, w).balance_left
     return MethodRow(
         method=method,
         title=METHODS[method],

@@ -366,8 +366,8 @@ def _evidence(look: Look, imbalance, own, variance, described, rivals) -> Eviden
 
 
 def _votes_of(model: Any) -> tuple[int, int, float] | None:
-    """Runs of a consensus, those that vote, and how far two runs agree."""
-    if not hasattr(model, "runs_"):
+    """Runs of a consensus, those that vote, and how far two runs agree; None for one run."""
+    if not hasattr(model, "runs_") or len(model.runs_) < 2:
         return None
     return len(model.runs_), sum(run["votes"] for run in model.runs_), float(model.stability_)
 

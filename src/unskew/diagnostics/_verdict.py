@@ -272,10 +272,11 @@ def _reasons(e: Evidence) -> list[str]:
     if e.own_found is not None:
         one = len(e.suspects) == 1
         told.append(
-            f"On rows that were given {_names(e.suspects)} of other rows, with what "
-            f"{'it adds' if one else 'they add'} to the other columns: if these groups are the "
-            f"true ones, they are found at {e.own_found:.2f} and by k-means at "
-            f"{e.own_found_by_kmeans:.2f}; if those of k-means are, at {e.rival_found:.2f} and "
+            f"Test on made-up rows: each gets {_names(e.suspects)} of a row drawn at random, and "
+            f"what {'it adds' if one else 'they add'} to the other columns with it, as in a sample "
+            "without bias. There the model finds its own groups again at "
+            f"{e.own_found:.2f} and those of k-means at {e.rival_found:.2f} (1 = all, 0 = by "
+            f"chance); k-means finds the model's at {e.own_found_by_kmeans:.2f} and its own at "
             f"{e.rival_found_by_kmeans:.2f}."
         )
         told.append(
