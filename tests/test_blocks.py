@@ -96,6 +96,16 @@ def test_a_file_gives_the_bits_of_the_array_in_it(X, n_threads, tmp_path):
         np.testing.assert_array_equal(found.predict(X), labels)  # and rows in memory afterwards
 
 
+def test_the_order_of_bytes_changes_no_bit(tmp_path):
+    X = numbers(dtype=np.float32)
+    np.save(tmp_path / "X.npy", X.astype(">f4"))
+    model = DCKM(3, n_init=1, max_iter=3, random_state=0)
+    fits = [clone(model).fit(each) for each in (X, X.astype(">f4"), tmp_path / "X.npy")]
+    for other in fits[1:]:
+        assert_same_bits(other, fits[0])
+    np.testing.assert_array_equal(fits[0].predict(X.astype(">f4")), fits[0].labels_)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_bits_of_suspects_beside_columns_of_numbers(dtype, tmp_path):
     rng = np.random.default_rng(1)

@@ -23,6 +23,7 @@ from ._door import (
     check_number,
     check_weights,
     check_word,
+    in_native_order,
     look_at,
     on_some,
     open_outside,
@@ -190,7 +191,7 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             # Finite or not is looked at in the first pass over the tiles.
             X = validate_data(
                 self,
-                X,
+                in_native_order(X),
                 accept_sparse="csr",
                 dtype=STORED_AS_GIVEN,
                 order="C",
@@ -482,6 +483,7 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
                 )
             return X, {}
         if self.encoder_ is None:
+            X = in_native_order(X)
             matrix = validate_data(
                 self, X, reset=False, accept_sparse="csr", dtype=STORED_AS_GIVEN, order="C"
             )

@@ -96,6 +96,14 @@ def check_weights(sample_weight: Any, n: int) -> np.ndarray:
     return a
 
 
+def in_native_order(X: Any) -> Any:
+    """Arrays whose bytes are in the order of another machine, in that of this one: they are still
+    float32, which scikit-learn does not see."""
+    if isinstance(X, np.ndarray) and not X.dtype.isnative:
+        return X.astype(X.dtype.newbyteorder("="))
+    return X
+
+
 def as_rows(X: Any, n_threads: int | None) -> Rows:
     if sp.issparse(X) and not X.has_canonical_format:
         X = X.copy()

@@ -148,7 +148,12 @@ class ParquetReader:
 
 
 def check_cache(folder: Any) -> None:
-    if folder is not None and not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
+    """A folder that can be written to, or the name of one that can be made."""
+    if folder is None:
+        return
+    place = Path(folder)
+    here = place if place.exists() else place.absolute().parent
+    if not (here.is_dir() and os.access(here, os.W_OK)):
         raise FileError(f"cache={str(folder)!r} should be a folder that can be written to")
 
 
@@ -163,6 +168,7 @@ class KeptBlocks:
     def __init__(self, made: Callable[[int], np.ndarray], folder: Any):
         check_cache(folder)
         self.made = made
+        os.makedirs(folder, exist_ok=True)
         self.folder = Path(tempfile.mkdtemp(prefix="unskew-", dir=folder))
         self._kept: set[int] = set()
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)

@@ -331,7 +331,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         X : array or CSR matrix (n, d), a pandas, polars or pyarrow table, or rows outside memory
             Outside memory: path of a .npy or .parquet file, np.memmap, ``unskew.ParquetReader``, or
             any object with ``n_blocks`` and ``read(i)`` (a 2-D array or a table); read again block
-            by block in each pass, the same result as in memory (see docs/scale.md).
+            by block in each pass; the same bits as in memory where tiles agree (see docs/scale.md).
             Arrays are taken as they are: float32 and float64 are computed in their own precision;
             uint8, int8 and bool are kept and read tile by tile in float32. Tables, with columns of
             any type and gaps, go through ``encoder``.
