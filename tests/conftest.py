@@ -1,4 +1,4 @@
-"""Where tests find data that do not live in the repository."""
+"""What tests share: data that do not live in the repository, the command line."""
 
 import os
 from pathlib import Path
@@ -27,3 +27,18 @@ def outside_reference():
         return folder
 
     return find
+
+
+@pytest.fixture
+def unskew(capsys):
+    """The command line as a person types it: (exit code, standard output, standard error)."""
+    from unskew.cli import main
+
+    def type_in(*arguments):
+        capsys.readouterr()
+        code = main([str(a) for a in arguments])
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err or "--debug" in arguments
+        return code, said.out, said.err
+
+    return type_in

@@ -18,7 +18,6 @@ pytest.importorskip("typer")
 pytest.importorskip("skops")
 pl = pytest.importorskip("polars")
 
-from unskew.cli import main  # noqa: E402
 
 FIT = ["-k", "2", "--n-init", "2"]
 UNSKEW = [sys.executable, "-m", "unskew"]
@@ -54,18 +53,6 @@ def home(tmp_path, monkeypatch, frame):
     monkeypatch.setenv("COLUMNS", "100")
     frame.write_csv("data.csv")
     return tmp_path
-
-
-@pytest.fixture
-def unskew(capsys):
-    def type_in(*arguments):
-        capsys.readouterr()
-        code = main([str(a) for a in arguments])
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err or "--debug" in arguments
-        return code, said.out, said.err
-
-    return type_in
 
 
 def one_line(err):

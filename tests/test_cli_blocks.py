@@ -15,7 +15,6 @@ pl = pytest.importorskip("polars")
 
 from unskew import DCKM, ParquetReader, _kmeans  # noqa: E402
 from unskew._readers import KeptBlocks  # noqa: E402
-from unskew.cli import main  # noqa: E402
 from unskew.simulate import make_site_footprint  # noqa: E402
 
 HOW = ["-k", "3", "--n-init", "1", "--max-iter", "8", "--quiet"]
@@ -45,18 +44,6 @@ def home(tmp_path, monkeypatch):
     table[:250].write_parquet("parts/a.parquet", row_group_size=100)
     table[250:].write_parquet("parts/b.parquet", row_group_size=100)
     return tmp_path
-
-
-@pytest.fixture
-def unskew(capsys):
-    def type_in(*arguments):
-        capsys.readouterr()
-        code = main([str(a) for a in arguments])
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err
-        return code, said.out, said.err
-
-    return type_in
 
 
 @pytest.mark.parametrize("chosen", [[], ["--drop", "c3"], ["--weight-column", "c3"]])
@@ -248,5 +235,5 @@ def test_a_cache_changes_no_bit_of_a_fit(home):
     )
     np.testing.assert_array_equal(plain.weights_, cached.weights_)
     np.testing.assert_array_equal(plain.labels_, cached.labels_)
-    with pytest.raises(ValueError, match="cache='x.npy' should be a folder"):
+    with pytest.raises(ValueError, match=r"cache='x\.npy' should be a folder"):
         ParquetReader("parts", cache="x.npy")

@@ -8,7 +8,7 @@ from unskew import DCKM, ConsensusDCKM, DecorrelationWeights, ParquetReader
 from unskew.diagnostics import _some, audit, compare, diagnostics, verdict
 from unskew.diagnostics._read import read_fitted
 from unskew.metrics import effective_sample_size, kish_size
-from unskew.report import to_html
+from unskew.report import to_html, to_json
 from unskew.simulate import make_site_footprint
 
 pd = pytest.importorskip("pandas")
@@ -88,6 +88,20 @@ def test_some_rows_say_nearly_what_all_rows_say(data, model, monkeypatch):
     assert part.evidence.typical_after == pytest.approx(whole.evidence.typical_after, abs=0.05)
     assert part.explained_variance == pytest.approx(whole.explained_variance, abs=0.03)
     assert part.imbalance_after == whole.imbalance_after == model.imbalance_
+
+
+def test_a_cluster_of_which_no_row_was_drawn(data, monkeypatch):
+    X = np.vstack([np.full((2, data.X.shape[1]), 30.0), data.X])  # two rows far away
+    model = DCKM(4, suspects=data.suspects, init="k-means++", n_init=3, random_state=0).fit(X)
+    alone = model.labels_[0]
+    assert (model.labels_ == alone).sum() == 2
+    monkeypatch.setattr(_some, "MOST_ROWS", 200)
+    found = diagnostics(model, X)
+    assert _some.some_rows(X, None, 0).chosen.min() > 1
+    assert found.clusters[alone].size == 2
+    assert all(f.inside is None for f in found.clusters[alone].features)
+    assert "NaN" not in to_json(found)
+    assert "</html>" in to_html(found)
 
 
 def test_the_model_is_left_as_it_was(data, model, few):

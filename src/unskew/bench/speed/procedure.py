@@ -18,10 +18,10 @@ def procedure(quick: bool) -> list[dict]:
     for name, (n, limit, authors) in DATA.items():
         try:
             X = load_paper(name, download_if_missing=False).data.astype(np.float32)
-            source = "the paper's data"
+            source, aims = "the paper's data", True
         except (OSError, ValueError):
             X = np.where(binary_matrix(n, 800, groups=10) > 0, 1, -1).astype(np.float32)
-            source = "SYNTHETIC of the same size: the data are absent (UNSKEW_DATA)"
+            source, aims = "SYNTHETIC of the same size: the data are absent (UNSKEW_DATA)", False
         model = DCKM(10, **PAPER, max_iter=20, random_state=0)
         plain = KMeans(10, n_init=10, random_state=0)
         clock = Clock()
@@ -33,9 +33,12 @@ def procedure(quick: bool) -> list[dict]:
         times = {"seconds": ours, "others": clock.others, "note": source}
         unit = "x scikit-learn KMeans(10, n_init=10)"
         more = {"peer_seconds": peer, "by_cpu": by_cpu, **times}
-        out.append(figure(what, size, ours / peer, unit, at_most=limit, **more))
+        # The targets are about the paper's data: others have none.
+        target = {"at_most": limit} if aims else {}
+        out.append(figure(what, size, ours / peer, unit, **target, **more))
         if authors is not None:
             unit = "x faster than the authors' code (156 s)"
             more = {"peer_seconds": authors, **times}
-            out.append(figure(what, size, authors / ours, unit, at_least=2000, **more))
+            target = {"at_least": 2000} if aims else {}
+            out.append(figure(what, size, authors / ours, unit, **target, **more))
     return out
