@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _blocks
 from .._blocks import NpyFile, cut
 from .._files import READS, FileError, need
 from .._readers import ParquetReader, check_cache
@@ -43,6 +44,12 @@ class BlockTable:
     @property
     def is_frame(self) -> bool:
         return self.format == "parquet"
+
+    def is_decoded_often(self, n_columns: int) -> bool:
+        """Whether encoded blocks can wait for the next pass neither in memory nor on disk."""
+        return (
+            self.is_frame and self.cache is None and 4 * len(self) * n_columns > _blocks.HELD_BYTES
+        )
 
     def place(self, row: int) -> str:
         return f"row {row + 1}"

@@ -340,7 +340,7 @@ def _number_of_starts(starts: Starts) -> dict[str, Any]:
 
 def _fit(run: Run, study: Study, estimator: Any, n_starts: int, max_iter: int) -> float:
     table, begin = study.table, time.monotonic()
-    if isinstance(table, BlockTable) and table.is_frame and table.cache is None:
+    if isinstance(table, BlockTable) and table.is_decoded_often(len(study.names)):
         run.voice.line(
             f"unskew {run.verb}: {table.name} is decoded anew in each pass; --cache FOLDER does it "
             "once"

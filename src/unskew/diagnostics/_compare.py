@@ -174,16 +174,15 @@ def _describe(
 ) -> MethodRow:
     labels = np.asarray(labels)
     size = 1.0 if m is None else effective_sample_size(m, view.a)
-    if left is None:
-        w = view.a if m is None else view.a * np.asarray(m)
-        left = 1.0 if m is None else _measure.measure_imbalance(view, w).balance_left
+    if left is None and m is not None:
+        left = _measure.measure_imbalance(view, view.a * np.asarray(m)).balance_left
     return MethodRow(
         method=method,
         title=METHODS[method],
         explained_variance=_measure.explained_variance(view, labels),
         associations=_measure.associations(view, labels),
         effective_size=size,
-        imbalance_left=left,
+        imbalance_left=1.0 if left is None else left,
         silhouette=_silhouette(view, labels),
         agreement=None if reference is None else _measure.agreement(view, reference, labels),
         sizes=tuple(np.bincount(labels[view.a > 0]).tolist()),
