@@ -45,6 +45,16 @@ def test_few_rows_are_all_looked_at(data, model):
     assert not any("drawn at random" in note for note in diagnostics(model, data.X).notes)
 
 
+def test_fewer_rows_of_wide_ones_are_looked_at():
+    wide = np.broadcast_to(np.uint8(0), (200_000, 2_000))
+    assert _some.most_rows(wide[:, :300]) == 100_000
+    assert _some.most_rows(wide) == 2**25 // 2_000
+    assert _some.most_rows(np.broadcast_to(np.uint8(0), (200_000, 10**5))) == 10_000
+    assert _some.most_rows(sparse.csr_array((200_000, 10**5))) == 100_000
+    some = _some.some_rows(wide, None, 0)
+    assert some.X.shape == (2**25 // 2_000, 2_000)
+
+
 def test_rows_are_drawn_without_repeats_in_their_order_among_those_that_count(data, few):
     a = np.ones(1500)
     a[:600] = 0.0

@@ -65,7 +65,7 @@ def audit(
         None: one that keeps the 20 most frequent values of a category. Text columns that are
         identifiers are noticed and left out of everything else.
     random_state : int or None
-        Draws the rows where there are more than 100,000; None is 0.
+        Draws the rows where there are more than 100,000 (fewer of wide ones); None is 0.
     feature_names : list or None
         Names for the columns of an array; None: column 0, column 1, ...
 

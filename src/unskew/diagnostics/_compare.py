@@ -56,7 +56,8 @@ def compare(
     Parameters
     ----------
     X : pandas, polars or pyarrow table, array, CSR matrix, or a file or reader as in DCKM.fit
-        Of more than 100,000 rows so many are drawn and clustered; ``notes`` says so.
+        Of more than 100,000 rows, or 2**25 entries of wide dense ones, so many are drawn and
+        clustered; ``notes`` says so.
     n_clusters : int
     suspects, sample_weight, encoder, random_state
         As in DCKM. Without suspects nothing can be dropped or regressed out.

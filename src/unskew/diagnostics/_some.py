@@ -18,7 +18,9 @@ from .._blocks import stacked
 from .._door import TableBlocks, check_weights, open_outside
 from .._encode import as_frame
 
-MOST_ROWS = 100_000
+# Rows that are looked at, and of wide dense rows so many entries (128 MB in float32), but not fewer
+# rows than this.
+MOST_ROWS, MOST_ENTRIES, LEAST_ROWS = 100_000, 2**25, 10_000
 # What a fitted model knows of each row.
 PER_ROW = ("labels_", "weights_", "combined_weights_", "confidence_")
 
@@ -37,15 +39,15 @@ class Some(NamedTuple):
 
 
 def some_rows(X: Any, sample_weight: Any, seed: Any) -> Some:
-    """All rows of a table, matrix, file or reader, or MOST_ROWS of those that have weight."""
+    """All rows of a table, matrix, file or reader, or ``most_rows`` of those that have weight."""
     outside = open_outside(X)
-    n = rows_of(X if outside is None else outside)
+    n, most = (count(X if outside is None else outside) for count in (rows_of, most_rows))
     a = check_weights(sample_weight, n)
     chosen = None
-    if n > MOST_ROWS:
+    if n > most:
         present = np.flatnonzero(a > 0)
         rng = np.random.default_rng(seed)
-        size = min(MOST_ROWS, present.size)
+        size = min(most, present.size)
         chosen = present[np.sort(rng.choice(present.size, size, replace=False))]
         a = np.ascontiguousarray(a[chosen])
     if outside is not None:
@@ -57,6 +59,13 @@ def some_rows(X: Any, sample_weight: Any, seed: Any) -> Some:
 
 def rows_of(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def most_rows(X: Any) -> int:
+    """How many rows of X are looked at."""
+    if sp.issparse(X) or not hasattr(X, "shape"):
+        return MOST_ROWS
+    return min(MOST_ROWS, max(LEAST_ROWS, MOST_ENTRIES // max(1, int(X.shape[1]))))
 
 
 def take_rows(X: Any, which: np.ndarray) -> Any:
