@@ -38,8 +38,8 @@ def diagnostics(model: Any, X: Any, sample_weight: Any = None, *, against: bool 
     model : fitted DCKM, ConsensusDCKM or DecorrelationWeights
     X, sample_weight
         What the model was fitted to. Of more than 100,000 rows (in memory, a file or a reader),
-        or 2**25 entries of wide dense ones, so many are drawn and looked at; what is said of the weights, and sizes of clusters, is of
-        all rows. ``notes`` says so.
+        or 2**25 entries of wide dense ones, so many are drawn and looked at; what is said of the
+        weights, and sizes of clusters, is of all rows. ``notes`` says so.
     against : bool, default=True
         Also cluster by k-means on all columns and, with suspects, without them and after regressing
         them out, from the model's own starts or more (at least ten of k-means, and the model's
