@@ -5,7 +5,7 @@ temporary name in its own folder and renames it, so that a reader never sees hal
 """
 
 from ._errors import FileError, need, one_line
-from ._read import READS, Table, read_table
+from ._read import READS, Table, check_options, index_columns, read_table
 from ._write import (
     STANDARD,
     WRITES,
@@ -26,7 +26,9 @@ __all__ = [
     "FileError",
     "Outputs",
     "Table",
+    "check_options",
     "check_output",
+    "index_columns",
     "need",
     "one_line",
     "read_table",

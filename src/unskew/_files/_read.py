@@ -137,7 +137,7 @@ def read_table(
     place = _locate(source, name)
     form, packed = _format(source, place, format, name)
     options = {"header": header, "separator": separator, "variable": variable}
-    _check_options(form, name, encoding=encoding, missing=missing, **options)
+    check_options(form, name, encoding=encoding, missing=missing, **options)
     if form in TEXT or place is None:
         content = _all_of(source, place, name)
         size, digest = len(content), hashlib.sha256(content).hexdigest()
@@ -233,7 +233,7 @@ def _format(
     )
 
 
-def _check_options(form: str, name: str, **options: Any) -> None:
+def check_options(form: str, name: str, **options: Any) -> None:
     """An option that has no meaning for the format is an error, not ignored."""
     if not options["header"] and form not in ("csv", "tsv"):
         raise FileError(f"{name}: --no-header has no meaning for {form}")
@@ -262,9 +262,14 @@ def _names_of(data: Any) -> list[str]:
     return list(data.columns)
 
 
+def index_columns(names: list[str]) -> list[str]:
+    """Those in which pandas stored its unnamed row index."""
+    return [name for name in names if name.startswith("__index_level_") and name.endswith("__")]
+
+
 def _without_index(frame: Any, name: str) -> tuple[Any, list[str], list[str]]:
     """pandas stores its unnamed row index as a column; it is no measurement."""
-    index = [c for c in frame.columns if c.startswith("__index_level_") and c.endswith("__")]
+    index = index_columns(frame.columns)
     if not index:
         return frame, list(frame.columns), []
     frame = frame.drop(index)

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import _blocks
 from .._blocks import NpyFile, cut
-from .._files import READS, FileError, need
+from .._files import READS, FileError, check_options, index_columns, need
 from .._readers import ParquetReader, check_cache
 from ._options import Reading
 
@@ -99,16 +99,17 @@ def open_blocks(source: str, reading: Reading) -> BlockTable:
             f"{source}: what is read in blocks is parquet (a file or a folder of them) or npy, not "
             f"{what}"
         )
-    for flag, given in (
-        ("--no-header", reading.no_header),
-        ("--separator", reading.separator is not None),
-        ("--variable", reading.variable is not None),
-        ("--missing", bool(reading.missing)),
-        ("--encoding", reading.encoding != "utf-8"),
-        ("--cache", reading.cache is not None and form == "npy"),
-    ):
-        if given:
-            raise FileError(f"{source}: {flag} has no meaning for {form}")
+    check_options(
+        form,
+        source,
+        header=not reading.no_header,
+        separator=reading.separator,
+        variable=reading.variable,
+        missing=reading.missing,
+        encoding=reading.encoding,
+    )
+    if reading.cache is not None and form == "npy":
+        raise FileError(f"{source}: --cache has no meaning for npy")
     check_cache(reading.cache)
     notes: tuple[str, ...] = ()
     if form == "npy":
@@ -116,7 +117,7 @@ def open_blocks(source: str, reading: Reading) -> BlockTable:
         names = [f"c{j}" for j in range(opened.shape[1])]
     else:
         opened = ParquetReader(path)
-        index = [c for c in opened.columns if c.startswith("__index_level_") and c.endswith("__")]
+        index = index_columns(opened.columns)
         names = [c for c in opened.columns if c not in index]
         notes = (f"{source}: the stored pandas index was left out",) if index else ()
     if 0 in (opened.shape[0], len(names)):
