@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from itertools import groupby, islice, pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import joblib
 import numpy as np
@@ -67,23 +67,11 @@ def tile_rows_of_blocks(d: int) -> int:
     return max(usual, min(16 * d, LARGEST_TILE // max(d, 1)))
 
 
-class Source(Protocol):
-    """Rows outside memory. ``dtype`` is what ``read`` gives, one of STORED_AS_GIVEN."""
-
-    shape: tuple[int, int]
-    dtype: np.dtype
-    name: str
-
-    def bounds(self) -> list[tuple[int, int]]: ...
-
-    def read(self, start: int, stop: int, ahead: Callable | None = None) -> np.ndarray: ...
-
-
 class Rows:
     """A matrix as tiles of C-contiguous rows.
 
     X           ndarray (float32, float64, or small integers and bool, expanded tile by tile), CSR,
-                or a Source
+                NpyFile or Blocks
     dtype       of the arithmetic: float32 for float32 and small-integer storage, else float64
     shift       subtracted from each dense tile: columns far from 0 lose digits in every product
     n_threads   threads over tiles; None = one per core

@@ -302,12 +302,6 @@ def indicators(rows: Rows, treatments: Treatments) -> Any:
     return sp.vstack(list(rows.map(of_tile, dense=False)), format="csr")
 
 
-def hold_suspects(rows: Rows, treatments: Treatments, suspects: np.ndarray) -> Any:
-    """Indicators of the suspects' treatments, n x q in CSR; None if all of them are constant."""
-    own = treatments.take(np.flatnonzero(np.isin(treatments.column, suspects)))
-    return indicators(rows, own) if len(own) else None
-
-
 def find_columns(named: Any, names: np.ndarray | None, d: int, parameter: str) -> np.ndarray:
     """Positions of columns given by name, index or boolean mask."""
     if isinstance(named, (str, int, np.integer)) and not isinstance(named, bool):

@@ -139,7 +139,7 @@ def read_table(
     options = {"header": header, "separator": separator, "variable": variable}
     check_options(form, name, encoding=encoding, missing=missing, **options)
     if form in TEXT or place is None:
-        content = _all_of(source, place, name)
+        content = _all_of(source, name)
         size, digest = len(content), hashlib.sha256(content).hexdigest()
         if not content:
             raise FileError(f"{name}: is empty")
@@ -198,7 +198,7 @@ def _locate(source: str | os.PathLike, name: str) -> Path | None:
     return path if stat.S_ISREG(mode) else None
 
 
-def _all_of(source: str | os.PathLike, place: Path | None, name: str) -> bytes:
+def _all_of(source: str | os.PathLike, name: str) -> bytes:
     try:
         if str(source) == STANDARD:
             return sys.stdin.buffer.read()

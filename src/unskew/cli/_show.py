@@ -43,7 +43,7 @@ def verdict(found: Any) -> Any:
     return None if found is None else plain(found.verdict)
 
 
-def kinds_of(study: Study, estimator: Any) -> dict[str, str]:
+def kinds_of(estimator: Any) -> dict[str, str]:
     encoder = getattr(estimator, "encoder_", None)
     return {} if encoder is None else {str(k): v for k, v in encoder.kinds_.items()}
 
@@ -54,7 +54,7 @@ def described(study: Study, estimator: Any) -> dict[str, Any]:
     return {
         "rows": len(study),
         "columns": list(study.names),
-        "kinds": kinds_of(study, estimator),
+        "kinds": kinds_of(estimator),
         "ignored": {str(k): str(v) for k, v in ignored.items()},
         "suspects": [s if isinstance(s, str) else study.names[s] for s in study.suspects or ()],
     }
@@ -118,7 +118,7 @@ def _several(names: list[str], most: int = 6) -> str:
 
 
 def _columns_line(study: Study, estimator: Any) -> str:
-    kinds = Counter(kinds_of(study, estimator).values())
+    kinds = Counter(kinds_of(estimator).values())
     plural = {
         "number": "numbers",
         "category": "categories",
@@ -237,7 +237,7 @@ def predicted(table: Any, sizes: np.ndarray, written: dict[str, str]) -> Group:
     return Group(grid)
 
 
-def audit_summary(study: Study, found: Any, written: dict[str, str]) -> Group:
+def audit_summary(found: Any, written: dict[str, str]) -> Group:
     grid = _facts()
     used = "" if found.n_rows_used == found.n_rows else f" ({found.n_rows_used:,} looked at)"
     grid.add_row("rows", f"{found.n_rows:,}{used}")
@@ -275,7 +275,7 @@ def audit_summary(study: Study, found: Any, written: dict[str, str]) -> Group:
     return Group(*parts, ending)
 
 
-def comparison_summary(study: Study, found: Any, written: dict[str, str]) -> Group:
+def comparison_summary(found: Any, written: dict[str, str]) -> Group:
     suspects = list(found.suspects)[:3]
     table = _listing(
         ("method", "left"),

@@ -241,7 +241,7 @@ def audit(
                 feature_names=None if study.table.is_frame else study.names,
             )
         _write_report(run, found, report.report)
-    run.voice.show(_show.audit_summary(study, found, run.written))
+    run.voice.show(_show.audit_summary(found, run.written))
     run.document(audit=_show.plain(found))
     return 0
 
@@ -283,7 +283,7 @@ def compare(
                 **parameters,
             )
         _write_report(run, found, report.report)
-    run.voice.show(_show.comparison_summary(study, found, run.written))
+    run.voice.show(_show.comparison_summary(found, run.written))
     run.document(comparison=_show.plain(found))
     return 0
 

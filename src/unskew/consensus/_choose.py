@@ -232,7 +232,7 @@ def _choose(
         with warnings.catch_warnings():  # of candidates that will not be taken
             warnings.simplefilter("ignore")
             each.fit(X, sample_weight=sample_weight)
-        found.append(describe(each, X, value, sample_weight))
+        found.append(describe(each, X, value))
         if told:
             logger.info("%s=%g: silhouette %.3f, stability %.2f",
                         parameter, value, found[-1].silhouette, found[-1].stability)  # fmt: skip
@@ -240,7 +240,7 @@ def _choose(
     return Choice(parameter, choice.best_by(criterion), criterion, tuple(found))
 
 
-def describe(model: Any, X: Any, value: float, sample_weight: Any = None) -> Candidate:
+def describe(model: Any, X: Any, value: float) -> Candidate:
     """Label-free numbers of a fitted ConsensusDCKM."""
     w, labels = model.combined_weights_, model.labels_
     some = np.flatnonzero(w > 0)
