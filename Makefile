@@ -46,11 +46,11 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 bench: $(READY)
-	$(BIN)/python -m unskew.bench speed --quick --out out
-	$(BIN)/python -m unskew.bench paper-table --quick --out out
-	$(BIN)/python -m unskew.bench paper-correlation --quick --out out
-	$(BIN)/python -m unskew.bench paper-sensitivity --quick --out out
-	$(BIN)/python -m unskew.bench selection --quick --out out
+	$(BIN)/python -m benchmarks speed --quick --out out
+	$(BIN)/python -m benchmarks paper-table --quick --out out
+	$(BIN)/python -m benchmarks paper-correlation --quick --out out
+	$(BIN)/python -m benchmarks paper-sensitivity --quick --out out
+	$(BIN)/python -m benchmarks selection --quick --out out
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -21,7 +21,7 @@ from unskew.baselines import (
     PlainKMeans,
     RegressOutKMeans,
     SelectKMeans,
-    _from_start,
+    _base,
 )
 from unskew.simulate import make_site_footprint
 
@@ -156,7 +156,7 @@ def test_works_at_the_end_of_a_pipeline(model):
 @pytest.mark.parametrize("init", ["partition", "random", "k-means++", "principal"])
 def test_starts_are_those_of_dckm(init, monkeypatch):
     X, _, _ = make_groups()
-    drawn = {dckm: [], _from_start: []}
+    drawn = {dckm: [], _base: []}
     for module in drawn:
         original = module.start_clusters
 
@@ -168,8 +168,8 @@ def test_starts_are_those_of_dckm(init, monkeypatch):
     how = {"init": init, "n_init": 3, "random_state": 7}
     DCKM(3, n_threads=1, **how).fit(X)
     PlainKMeans(3, **how).fit(X)
-    assert len(drawn[dckm]) == len(drawn[_from_start]) == (1 if init == "principal" else 3)
-    for theirs, ours in zip(drawn[dckm], drawn[_from_start]):
+    assert len(drawn[dckm]) == len(drawn[_base]) == (1 if init == "principal" else 3)
+    for theirs, ours in zip(drawn[dckm], drawn[_base]):
         np.testing.assert_array_equal(ours.labels, theirs.labels)
         np.testing.assert_allclose(ours.C, theirs.C, rtol=1e-12)
 
@@ -178,9 +178,9 @@ def test_starts_are_those_of_dckm(init, monkeypatch):
 def test_every_method_starts_from_the_same_partition(init, monkeypatch):
     X, _, _ = make_groups()
     X[:, 0] /= 1000  # too small to turn the first component where it is left out
-    drawn, original = [], _from_start.start_clusters
+    drawn, original = [], _base.start_clusters
     monkeypatch.setattr(
-        _from_start, "start_clusters", lambda *given: drawn.append(original(*given)) or drawn[-1]
+        _base, "start_clusters", lambda *given: drawn.append(original(*given)) or drawn[-1]
     )
     for model in methods(init=init, n_init=1, random_state=3):
         model.fit(X)

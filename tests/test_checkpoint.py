@@ -9,9 +9,10 @@ import textwrap
 import numpy as np
 import pytest
 
-from unskew import DCKM, DecorrelationWeights, _checkpoint
-from unskew._checkpoint import Checkpoint, CheckpointError, Progress
-from unskew._files import FileError
+from unskew import DCKM, DecorrelationWeights
+from unskew._io import FileError
+from unskew._solver import Checkpoint, CheckpointError, Progress
+from unskew._solver.checkpoint import digest
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -155,10 +156,11 @@ def test_killed_for_good(tmp_path):
     script = textwrap.dedent(
         """
         import os, signal, sys, warnings
-        from unskew import DCKM, _checkpoint
+        from unskew import DCKM
+        from unskew._solver.checkpoint import Checkpoint
 
         warnings.simplefilter("ignore")
-        write, left = _checkpoint.Checkpoint.write, int(sys.argv[3])
+        write, left = Checkpoint.write, int(sys.argv[3])
 
         def count(self, progress):
             global left
@@ -167,7 +169,7 @@ def test_killed_for_good(tmp_path):
             if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        _checkpoint.Checkpoint.write = count
+        Checkpoint.write = count
         DCKM(3, n_init=2, max_iter=3, random_state=0, checkpoint=sys.argv[2],
              checkpoint_seconds=0, n_threads=1).fit(sys.argv[1])
         """
@@ -265,7 +267,7 @@ def test_written_and_read_back_to_the_last_bit(tmp_path):
         np.testing.assert_array_equal(found.arrays[name], values)
         assert found.arrays[name].dtype == values.dtype
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
-    assert _checkpoint.digest(np.arange(3)) != _checkpoint.digest(np.arange(3.0))
+    assert digest(np.arange(3)) != digest(np.arange(3.0))
     checkpoint.remove()
     checkpoint.remove()
 

@@ -324,7 +324,7 @@ def test_debug_shows_the_traceback(home, unskew):
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.tsv", "a.jsonl", "a.parquet", "a.feather"])
 def test_the_format_does_not_change_the_answer(home, unskew, frame, name):
-    from unskew._files import write_table
+    from unskew._io import write_table
 
     write_table(name, frame.to_dict(as_series=False))
     answers = []
@@ -468,16 +468,6 @@ def test_demo(home, unskew):
     code, _, err = unskew("demo", "--rate", "1")
     assert code == 2
     assert "rate" in one_line(err.replace("sample 1 of 3", "start "))
-
-
-def test_bench_gets_its_arguments(home, unskew):
-    code, out, _ = unskew("bench", "--help")
-    assert code == 0
-    assert "paper-table" in out
-    code, _, err = unskew("bench", "speed", "--jobs", "0")
-    assert code == 2
-    assert "--jobs 0 should be >= 1" in err
-    assert unskew("bench", "nothing")[0] == 2
 
 
 @pytest.mark.parametrize("verb", ["demo", "audit", "fit", "predict", "weigh", "compare"])

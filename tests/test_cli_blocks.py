@@ -13,8 +13,9 @@ pytest.importorskip("skops")
 pytest.importorskip("pyarrow")
 pl = pytest.importorskip("polars")
 
-from unskew import DCKM, ParquetReader, _blocks, _kmeans  # noqa: E402
-from unskew._readers import KeptBlocks  # noqa: E402
+from unskew import DCKM, ParquetReader, _kmeans  # noqa: E402
+from unskew._data import sources  # noqa: E402
+from unskew._data.sources import KeptBlocks  # noqa: E402
 from unskew.simulate import make_site_footprint  # noqa: E402
 
 HOW = ["-k", "3", "--n-init", "1", "--max-iter", "8", "--quiet"]
@@ -74,7 +75,7 @@ def test_a_folder_of_parquet_gives_what_the_table_gives_in_memory(home, unskew, 
 def test_fit_looks_at_blocks_and_says_what_costs_time(home, unskew, monkeypatch):
     how = ["fit", "parts", "-s", "site", "--drop", "name", *HOW[:-1]]
     assert "decoded anew" not in unskew(*how)[2]  # small blocks are held
-    monkeypatch.setattr(_blocks, "HELD_BYTES", 0)
+    monkeypatch.setattr(sources, "HELD_BYTES", 0)
     code, out, err = unskew(
         "fit", "t.parquet", "--blocks", "-s", "site", "--drop", "name", *HOW[:-1], "--json"
     )

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import unskew
 from unskew import DCKM, ConsensusDCKM, choose_k, choose_strengths
-from unskew.consensus import _votes
+from unskew.consensus import _voting
 from unskew.diagnostics import verdict
 from unskew.simulate import make_site_footprint, make_spurious_background
 
@@ -41,7 +41,7 @@ def random_runs(rng, n=60, runs=7, K=3, noise=0.3):
 
 def test_the_vote_finds_what_noisy_runs_share():
     truth, runs = random_runs(np.random.default_rng(0), n=300, runs=15, noise=0.4)
-    _, own, confidence = _votes.agree(runs, 3, np.ones(300))
+    _, own, confidence = _voting.agree(runs, 3, np.ones(300))
     single = [adjusted_rand_score(truth, each) for each in runs]
     assert adjusted_rand_score(truth, own) > max(single) + 0.2
     assert ((confidence >= 0) & (confidence <= 1)).all()
@@ -49,8 +49,8 @@ def test_the_vote_finds_what_noisy_runs_share():
 
 def test_confidence_is_the_mean_co_association_with_the_own_cluster():
     _, runs = random_runs(np.random.default_rng(1))
-    _, own, confidence = _votes.agree(runs, 3, np.ones(60))
-    together = _votes.co_association(runs)
+    _, own, confidence = _voting.agree(runs, 3, np.ones(60))
+    together = _voting.co_association(runs)
     for i in range(60):
         assert confidence[i] == pytest.approx(together[i, own == own[i]].mean(), abs=1e-12)
 
@@ -59,7 +59,7 @@ def test_the_vote_does_not_depend_on_the_names_of_clusters_in_the_runs():
     rng = np.random.default_rng(2)
     _, runs = random_runs(rng)
     renamed = np.stack([rng.permutation(3)[each] for each in runs])
-    one, other = (_votes.agree(each, 3, np.ones(60)) for each in (runs, renamed))
+    one, other = (_voting.agree(each, 3, np.ones(60)) for each in (runs, renamed))
     assert adjusted_rand_score(one[1], other[1]) == 1
     assert np.allclose(one[2], other[2])
 
@@ -69,28 +69,28 @@ def test_a_row_of_weight_two_votes_like_two_rows_and_one_of_weight_zero_like_non
     a = np.ones(60)
     a[:20], a[50:] = 2, 0
     which = np.r_[np.arange(50), np.arange(20)]
-    weighted = _votes.agree(runs, 3, a)
-    repeated = _votes.agree(runs[:, which], 3, np.ones(70))
+    weighted = _voting.agree(runs, 3, a)
+    repeated = _voting.agree(runs[:, which], 3, np.ones(70))
     assert adjusted_rand_score(weighted[1][:50], repeated[1][:50]) == 1
     assert np.allclose(weighted[2][:50], repeated[2][:50])
 
 
 def test_many_rows_take_the_linear_form_and_give_the_same(monkeypatch):
     _, runs = random_runs(np.random.default_rng(4), n=500, noise=0.2)
-    exact = _votes.agree(runs, 3, np.ones(500))
-    monkeypatch.setattr(_votes, "SMALL", 10)
-    monkeypatch.setattr(_votes, "MANY", 100)
-    monkeypatch.setattr(_votes, "PIECE", 64)
-    linear = _votes.agree(runs, 3, np.ones(500))
+    exact = _voting.agree(runs, 3, np.ones(500))
+    monkeypatch.setattr(_voting, "SMALL", 10)
+    monkeypatch.setattr(_voting, "MANY", 100)
+    monkeypatch.setattr(_voting, "PIECE", 64)
+    linear = _voting.agree(runs, 3, np.ones(500))
     assert adjusted_rand_score(exact[1], linear[1]) == 1
     assert np.allclose(exact[2], linear[2])
 
 
 def test_runs_that_all_leave_clusters_empty_are_put_together():
     runs = np.zeros((3, 10), dtype=np.int32)
-    _, _, confidence = _votes.agree(runs, 3, np.ones(10))
+    _, _, confidence = _voting.agree(runs, 3, np.ones(10))
     assert np.allclose(confidence, 1)
-    assert _votes.stability(runs, np.ones(10)) == 1
+    assert _voting.stability(runs, np.ones(10)) == 1
 
 
 def explained_by(x):
@@ -107,8 +107,8 @@ def test_runs_of_a_worse_optimum_do_not_outvote_the_best():
     x = np.repeat([0.0, 0.1, 5.0, 5.1], 15)
     good, bad = np.repeat([0, 0, 1, 1], 15), np.repeat([0, 1, 0, 1], 15)
     runs = np.stack([bad, bad, good, bad, good]).astype(np.int32)
-    assert adjusted_rand_score(bad, _votes.agree(runs, 2, np.ones(60))[1]) == 1
-    voters, votes, own, confidence = _votes.elect(runs, 2, np.ones(60), explained_by(x))
+    assert adjusted_rand_score(bad, _voting.agree(runs, 2, np.ones(60))[1]) == 1
+    voters, votes, own, confidence = _voting.elect(runs, 2, np.ones(60), explained_by(x))
     assert voters.tolist() == [0, 2, 4]  # the better half, of which two are good
     assert adjusted_rand_score(good, own) == 1
     assert confidence.max() < 1
@@ -119,16 +119,16 @@ def test_all_runs_vote_where_what_they_agree_on_explains_enough():
     rng = np.random.default_rng(5)
     truth, runs = random_runs(rng)
     x = truth + rng.normal(scale=0.01, size=60)
-    voters, _, own, confidence = _votes.elect(runs, 3, np.ones(60), explained_by(x))
+    voters, _, own, confidence = _voting.elect(runs, 3, np.ones(60), explained_by(x))
     assert voters.tolist() == list(range(len(runs)))
-    _, same, alike = _votes.agree(runs, 3, np.ones(60))
+    _, same, alike = _voting.agree(runs, 3, np.ones(60))
     assert np.array_equal(own, same)
     assert np.array_equal(confidence, alike)
 
 
 def test_all_runs_vote_where_there_is_nothing_to_explain():
     _, runs = random_runs(np.random.default_rng(6))
-    voters, *_ = _votes.elect(runs, 3, np.ones(60), lambda labels: -1e-16 * (labels[0] + 1))
+    voters, *_ = _voting.elect(runs, 3, np.ones(60), lambda labels: -1e-16 * (labels[0] + 1))
     assert voters.size == len(runs)
 
 
@@ -533,7 +533,8 @@ def test_weights_for_sparse_rows_after_a_dense_fit_far_from_zero():
 
 
 def test_of_strengths_that_separate_alike_the_weaker_is_taken():
-    from unskew.consensus._choose import Candidate, Choice
+    from unskew.consensus import Choice
+    from unskew.consensus._model_selection import Candidate
 
     def choice(parameter, *silhouettes):
         found = [Candidate(v, s, 1, 1, 1, 1) for v, s in zip((1.0, 0.1, 10.0), silhouettes)]

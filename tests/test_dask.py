@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from unskew import DCKM, ParquetReader, TableEncoder
-from unskew._blocks import tile_rows
-from unskew._encode import as_frame
+from unskew._data.columns import as_frame
+from unskew._data.tiled import tile_rows
 
 distributed = pytest.importorskip("distributed", reason="dask is not installed")
 da = pytest.importorskip("dask.array", reason="dask is not installed")

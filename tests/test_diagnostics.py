@@ -11,18 +11,10 @@ from scipy import sparse
 from sklearn.base import clone
 
 from unskew import DCKM, ConsensusDCKM, DecorrelationWeights
-from unskew.diagnostics import (
-    METHODS,
-    Evidence,
-    _some,
-    audit,
-    compare,
-    diagnostics,
-    judge,
-    verdict,
-)
-from unskew.diagnostics._read import read_fitted
-from unskew.diagnostics._untied import beyond_suspects, untie
+from unskew._data import sampling
+from unskew.diagnostics import METHODS, Evidence, audit, compare, diagnostics, judge, verdict
+from unskew.diagnostics._permutation import beyond_suspects, untie
+from unskew.diagnostics._view import read_fitted
 from unskew.metrics import (
     adjusted_rand_index,
     amount_of_correlation,
@@ -283,9 +275,9 @@ def test_other_rows_or_weights_than_those_of_the_fit_are_refused(model, footprin
 
 
 def test_wide_data_are_cut_down_and_say_so(monkeypatch, footprint):
-    from unskew.diagnostics import _read
+    from unskew.diagnostics import _view
 
-    monkeypatch.setattr(_read, "LARGEST_RECTANGLE", 100)
+    monkeypatch.setattr(_view, "LARGEST_RECTANGLE", 100)
     fitted = DCKM(4, n_init=1, random_state=0).fit(footprint.X)
     own = diagnostics(fitted, footprint.X, against=False)
     assert len(own.features) == 10
@@ -562,7 +554,7 @@ def test_audit_measures_pairs_by_their_kinds():
 
 
 def test_audit_draws_rows_by_its_seed(monkeypatch):
-    monkeypatch.setattr(_some, "MOST_ROWS", 150)
+    monkeypatch.setattr(sampling, "MOST_ROWS", 150)
     table = make_patients()
     one, same, other = (audit(table, random_state=s) for s in (1, 1, 2))
     assert one.n_rows == 400

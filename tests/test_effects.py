@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from unskew import DCKM
-from unskew._blocks import Rows
+from unskew._balance import Balance
+from unskew._data.tiled import Rows
 from unskew._effects import (
     ALONE,
     Candidate,
@@ -22,10 +23,9 @@ from unskew._effects import (
     sources_of,
     with_effects,
 )
-from unskew._encode import encode, encode_for
 from unskew._kmeans import Clusters, Distance, label
+from unskew._preprocessing import encode, encode_for
 from unskew._solver import Problem, Solution
-from unskew._terms import Balance
 from unskew.baselines import RegressOutKMeans
 from unskew.metrics import adjusted_rand_index
 from unskew.simulate import make_site_footprint, make_tinted_digits
@@ -176,7 +176,7 @@ def test_tiles_do_not_change_the_least_squares(rng, monkeypatch, rows_of_a_tile)
     w, start = rng.random(len(X)), rng.normal(size=(3, 5))
     encoded, distance = make_distance(X, [5, 6, 7])
     one = solve_jointly(encoded.rows, distance, w, y, start, 1e-3)
-    monkeypatch.setattr("unskew._blocks.tile_rows", lambda shape, sparse: rows_of_a_tile)
+    monkeypatch.setattr("unskew._data.tiled.tile_rows", lambda shape, sparse: rows_of_a_tile)
     encoded, distance = make_distance(X, [5, 6, 7])
     assert len(encoded.rows.bounds) > 1
     other = solve_jointly(encoded.rows, distance, w, y, start, 1e-3)
@@ -256,7 +256,7 @@ def fit(X, adjust="both", **how):
 
 @pytest.mark.parametrize("adjust", ["effects", "both"])
 def test_threads_do_not_change_a_bit(data, adjust, monkeypatch):
-    monkeypatch.setattr("unskew._blocks.tile_rows", lambda shape, sparse: 97)  # several tiles
+    monkeypatch.setattr("unskew._data.tiled.tile_rows", lambda shape, sparse: 97)  # several tiles
     X = data.X.astype(np.float32)
     one, two = (fit(X, adjust, suspects=data.suspects, n_threads=t) for t in (1, 2))
     np.testing.assert_array_equal(one.labels_, two.labels_)
@@ -266,7 +266,7 @@ def test_threads_do_not_change_a_bit(data, adjust, monkeypatch):
 
 def test_blocks_do_not_change_the_sums(data, monkeypatch):
     one = fit(data.X, suspects=data.suspects)
-    monkeypatch.setattr("unskew._blocks.tile_rows", lambda shape, sparse: 97)
+    monkeypatch.setattr("unskew._data.tiled.tile_rows", lambda shape, sparse: 97)
     other = fit(data.X, suspects=data.suspects)
     assert (one.labels_ == other.labels_).mean() > 0.99
     assert one.objective_ == pytest.approx(other.objective_, rel=1e-3)

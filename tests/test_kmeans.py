@@ -7,7 +7,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
 
 from unskew import _kmeans
-from unskew._blocks import Rows
+from unskew._data.tiled import Rows
 from unskew._kmeans import Clusters, Distance
 
 
@@ -49,7 +49,7 @@ def test_ties_go_to_the_lowest_index_however_rows_are_cut(rng, monkeypatch):
     C = np.repeat(rng.integers(-2, 3, (3, 6)).astype(float), 2, axis=0)  # every centre twice
     whole = _kmeans.label(Rows(X), everything(X), C).labels
     assert set(whole) <= {0, 2, 4}
-    monkeypatch.setattr("unskew._blocks.tile_rows", lambda shape, sparse: 7)
+    monkeypatch.setattr("unskew._data.tiled.tile_rows", lambda shape, sparse: 7)
     np.testing.assert_array_equal(_kmeans.label(Rows(X), everything(X), C).labels, whole)
 
 
@@ -197,7 +197,7 @@ def test_sparse_float32_rows_keep_their_digits(far, d, rng):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_start_from_labels_knows_its_distances_far_from_0(seed):
-    from unskew._door import start_clusters
+    from unskew._kmeans import start_clusters
 
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(3, 5))
@@ -211,8 +211,8 @@ def test_a_start_from_labels_knows_its_distances_far_from_0(seed):
 
 
 def test_sparse_rows_are_labelled_in_tall_tiles_unless_they_become_dense(rng, monkeypatch):
-    monkeypatch.setattr("unskew._blocks.TALL_TILE", 40)
-    monkeypatch.setattr("unskew._blocks.tile_rows", lambda shape, sparse: 7)
+    monkeypatch.setattr("unskew._data.tiled.TALL_TILE", 40)
+    monkeypatch.setattr("unskew._data.tiled.tile_rows", lambda shape, sparse: 7)
     X = (rng.random((90, 6)) < 0.4).astype(float)
     rows, dense = Rows(sp.csr_array(X), n_threads=1), Rows(X, n_threads=1)
     assert rows.tall().bounds == [(0, 40), (40, 80), (80, 90)]

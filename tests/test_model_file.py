@@ -163,7 +163,7 @@ def test_a_file_that_asks_for_other_code_is_refused_and_executes_nothing(path, t
         schema = members["schema.json"].decode()
         assert '"Recipe"' in schema
         schema = schema.replace('"Recipe"', '"Popen"')
-        schema = schema.replace('"unskew._encode._table"', '"subprocess"')
+        schema = schema.replace('"unskew._preprocessing.table_encoder"', '"subprocess"')
         schema = schema.replace('"kind"', '"args"').replace('"category"', f'"touch {flag}"')
         return {**members, "schema.json": schema.encode()}
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from unskew import DCKM, DecorrelationWeights, _solver
-from unskew._blocks import Rows
-from unskew._encode import encode
-from unskew._terms import Balance
+from unskew._balance import Balance
+from unskew._data.tiled import Rows
+from unskew._preprocessing import encode
 from unskew.simulate import make_site_footprint
 
 
@@ -180,7 +180,7 @@ def test_not_converged_is_a_warning_and_a_status():
 def test_best_start_by_objective_is_kept():
     data = make_site_footprint(300, rate=0.8, random_state=0)
     seeds = np.random.RandomState(3).randint(2**31 - 1, size=5)
-    from unskew.dckm import start_clusters
+    from unskew._kmeans import start_clusters
 
     rows = Rows(data.X)
     distance = encode(

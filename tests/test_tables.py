@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from unskew import DCKM, DecorrelationWeights, TableEncoder
-from unskew._blocks import Rows
-from unskew._encode import Layout, describe_columns, encode, encode_for, make_distance
+from unskew._balance import Balance
+from unskew._data.tiled import Rows
 from unskew._kmeans import Clusters, Distance, assign, distances, label, lloyd, update
-from unskew._terms import Balance, Margins
+from unskew._preprocessing import Layout, describe_columns, encode, encode_for, make_distance
+from unskew._terms import Margins
 from unskew.metrics import adjusted_rand_index
 from unskew.simulate import make_site_footprint
 

@@ -2,8 +2,8 @@
 
 from importlib import import_module
 
-from ._encode import TableEncoder
-from ._readers import ParquetReader
+from ._data.sources import ParquetReader
+from ._preprocessing import TableEncoder
 from .consensus import ConsensusDCKM, choose_k, choose_strengths
 from .dckm import DCKM
 from .model_file import ModelFileError, load, save
@@ -24,17 +24,17 @@ __all__ = [
     "save",
 ]
 # Entered when they are asked for: `import unskew` loads neither pictures nor clusters.
-_ROOMS = (
-    *("baselines", "bench", "dask", "datasets", "diagnostics", "feature_selection", "metrics"),
+_SUBMODULES = (
+    *("baselines", "dask", "datasets", "diagnostics", "feature_selection", "metrics"),
     *("plots", "report", "simulate"),
 )
 
 
 def __getattr__(name: str):
-    if name in _ROOMS:
+    if name in _SUBMODULES:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_ROOMS])
+    return sorted([*__all__, *_SUBMODULES])

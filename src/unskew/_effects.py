@@ -9,7 +9,6 @@ y, so that weights have to undo the selection only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,34 +17,39 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from . import _kmeans, _terms
-from ._checkpoint import (
-    Keeper,
-    Progress,
-    best_so_far,
-    note_best,
-    note_solution,
-    noted_solution,
-    within,
-)
-from ._encode import Encoded
+from . import _balance, _kmeans, _terms
+from ._arrays import add_up
+from ._balance import Effects
 from ._kmeans import Clusters, Distance, cluster_sums
+from ._preprocessing import Encoded
 from ._solver import (
     WEIGHT_STEPS,
     History,
+    Keeper,
     Problem,
+    Progress,
     Solution,
     Watcher,
+    best_start,
+    note_best,
+    note_solution,
+    noted_solution,
     step_weights,
     watch_nothing,
+    within,
 )
-from ._solver import descend as solve_weights
-from ._terms import Effects, add_up
+from ._solver import (
+    descend as solve_weights,
+)
 
 # Rounds without a lower objective after which the best one is kept.
 PATIENCE = 5
+
+
 # Steps on the weights at most when the rest has ended.
 LAST_STEPS = 100
+
+
 # A cluster and a category meet when so many rows, and such a share of the category, are in both.
 MEET_ROWS, MEET_SHARE = 3, 0.002
 
@@ -261,7 +265,7 @@ def with_effects(problem: Problem, distance: Distance) -> Problem:
     balance = problem.balance
     if balance is not None:
         rectangles = [replace(p, effects=distance.effects) for p in balance.rectangles]
-        balance = _terms.Balance(problem.rows, rectangles, form="primal", seed=balance.seed)
+        balance = _balance.Balance(problem.rows, rectangles, form="primal", seed=balance.seed)
     return problem._replace(balance=balance, distance=distance)
 
 
@@ -300,6 +304,8 @@ def tied_sources(encoded: Encoded, labels: np.ndarray, suspects: np.ndarray) -> 
 
 # Kinds of starts, in the order they are told. The last is an end without a model of effects.
 ALONE = "weights only"
+
+
 STARTS = ("raw", "regressed", "weights", ALONE)
 
 
@@ -337,6 +343,8 @@ class Candidate(NamedTuple):
 
 # Clusters tied to a suspect more than this, under the weights, are the suspect by another name.
 SAME_THING = 0.8
+
+
 # Ends that are judged this close to the best are as good; the largest effective size decides.
 AS_GOOD = 0.001
 
@@ -528,25 +536,6 @@ def fit_from_all_sides(
     return chosen, [c.told(c is chosen) for c in ends]
 
 
-def best_start(solve: Callable, seeds: np.ndarray, keep: Keeper | None, resume: Any) -> Solution:
-    """The lowest objective of ``solve(seed, keep, resume)`` over all seeds but the last."""
-    best, first, inside = None, 0, None
-    if resume is not None:
-        first, found = resume.facts["start"], best_so_far(resume)
-        best = None if found is None else Solution(**found)
-        inside = resume if resume.facts["begun"] else None
-    for number in range(first, seeds.size - 1):
-        under_way = within(keep, partial(note_best, best, seeds, number, True))
-        found = solve(seeds[number], under_way, inside)
-        inside = None
-        if best is None or found.objective < best.objective:
-            best = found
-        if keep is not None and number + 2 < seeds.size:
-            keep(partial(note_best, best, seeds, number + 1, False))
-    assert best is not None
-    return best
-
-
 def note_ends(ends: list[Candidate], kind: int, phase: str, seeds: Any = None) -> Progress:
     """The ends so far, and which kind of start is under way."""
     arrays: dict[str, Any] = {}
@@ -576,7 +565,7 @@ def noted_ends(
 
 def _weights_only(problem: Problem, encoded: Encoded) -> Problem:
     """The problem without effects: both directions of the balance, features as they are."""
-    balance = _terms.Balance(problem.rows, encoded.rectangles, seed=0)
+    balance = _balance.Balance(problem.rows, encoded.rectangles, seed=0)
     B0, before = balance.value(problem.a), problem.balance
     rate = 0.0
     if before is not None and problem.balance_rate and B0 > 0:

@@ -14,7 +14,10 @@ import scipy.linalg
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from ._terms import Effects, add_up, csr_of, row_products, scratch, take_columns
+from ._arrays import add_up, csr_of, row_products, take_columns
+from ._balance import Effects
+from ._buffers import scratch
+from ._validation import check_word
 
 # Entries of a CSR row whose product float32 adds up well enough, and the share of the squares that
 # a squared distance is the difference of below which it has lost too many digits.
@@ -479,3 +482,70 @@ def weighted_cuts(values: np.ndarray, a: np.ndarray, parts: int) -> np.ndarray:
     at = np.unique(at[at < last.size - 1])
     lower, upper = v[last[at]].astype(np.float64), v[last[at] + 1].astype(np.float64)
     return lower + (upper - lower) / 2
+
+
+STARTS = ("partition", "random", "k-means++", "principal")
+
+
+def check_start(init: Any, n: int, K: int, d: int) -> Any:
+    """A word, labels (n,) as int32, or centres (K, d) as float64."""
+    if isinstance(init, str):
+        check_word("init", init, STARTS)
+        return init
+    given = np.asarray(init)
+    if given.dtype.kind not in "iuf":
+        raise TypeError(
+            f"init should be one of {', '.join(map(repr, STARTS))}, an integer array of labels or "
+            f"a float array of centres, not {type(init).__name__} of dtype {given.dtype}"
+        )
+    if given.ndim == 1:
+        if given.shape != (n,):
+            raise ValueError(f"init has {given.size} labels but X has {n} rows")
+        if given.dtype.kind == "f" and not (given == np.floor(given)).all():
+            bad = given[~(given == np.floor(given))][0]
+            raise ValueError(f"init has label {bad}; labels should be integers in 0..{K - 1}")
+        if given.min() < 0 or given.max() >= K:
+            bad = given[(given < 0) | (given >= K)][0]
+            raise ValueError(f"init has label {bad}; labels should be in 0..{K - 1}")
+        return given.astype(np.int32)
+    if given.shape != (K, d):
+        raise ValueError(
+            f"init has shape {given.shape}; centres should be (n_clusters, n_features) = ({K}, {d})"
+        )
+    if not np.isfinite(given).all():
+        k, j = np.argwhere(~np.isfinite(given))[0]
+        raise ValueError(f"init[{k}, {j}]={given[k, j]} should be finite")
+    return given.astype(np.float64)
+
+
+def start_clusters(
+    rows: Any, distance: Distance, a: np.ndarray, K: int, init: Any, rng: Any
+) -> Clusters:
+    """The start every method of this package shares: centres, and each row's label.
+
+    For a partition ("partition", "principal", labels) the labels are the partition itself and the
+    centres its weighted means; otherwise rows go to their nearest centre.
+    """
+    if isinstance(init, str) and init in ("random", "k-means++"):
+        draw = start_random if init == "random" else start_plusplus
+        return label(rows, distance, draw(rows, distance, a, K, rng))
+    if not isinstance(init, str) and init.ndim == 2:
+        shift = 0.0 if rows.shift is None else rows.shift[distance.columns]
+        C = init[:, distance.columns] - shift
+        return label(rows, distance, C if distance.form is None else distance.form.of(C))
+    if isinstance(init, str) and init == "partition":
+        labels = rng.randint(K, size=rows.n).astype(np.int32)
+    elif isinstance(init, str):
+        labels = start_principal(rows, distance, a, K)
+    else:
+        labels = init
+    C = start_from_labels(rows, distance, a, labels, K)
+
+    def own_distance(tile: Any, own: np.ndarray) -> np.ndarray:
+        F = distance.of(tile)
+        C_ = C if sp.issparse(F) else C.astype(F.dtype)
+        squares, _ = squared_distances(F, C_, distance.gaps(tile))
+        return np.maximum(squares[np.arange(own.size), own], 0.0)
+
+    e = rows.gather(own_distance, labels, dense=False)
+    return Clusters(labels, e, C)

@@ -19,28 +19,30 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from ._blocks import (
-    GROUP,
+from ._arrays import add_up
+from ._data.sources import (
     Blocks,
+    KeptBlocks,
     NpyFile,
-    Rows,
-    aligned,
     as_stored,
     check_block,
+    refuse_non_finite,
+    storage_of,
+)
+from ._data.tables import EncodedBlock, TableBlocks
+from ._data.tiled import (
+    GROUP,
+    Rows,
+    aligned,
     cut,
     expanded,
     for_a_tile,
-    refuse_non_finite,
     stacked,
-    storage_of,
     tile_rows_of_blocks,
     without_the_tile,
 )
-from ._door import EncodedBlock, TableBlocks
-from ._files import need
-from ._readers import KeptBlocks
-from ._terms import add_up
-from ._threads import one_blas_thread
+from ._io import need
+from ._parallel import one_blas_thread
 from .dckm import DCKM
 
 # Tasks under way per thread of the cluster: one at work, the others on their way to and from it.

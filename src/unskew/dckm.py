@@ -19,20 +19,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _effects, _kmeans, _solver
-from ._checkpoint import Progress, best_so_far, note_best, open_checkpoint, within
-from ._decorrelator import TO_THE_CALLER, _Decorrelator, with_callbacks
-from ._door import (
-    check_number,
-    check_start,
-    check_weights,
-    check_word,
-    spoken,
-    start_clusters,
-    whole_or_not_at_all,
-)
-from ._encode import Encoded
-from ._kmeans import Clusters, Distance
-from ._profiles import describe_clusters, describe_effects, summarise_clusters
+from ._base import TO_THE_CALLER, _Decorrelator, spoken, whole_or_not_at_all, with_callbacks
+from ._kmeans import Clusters, Distance, check_start, start_clusters
+from ._preprocessing import Encoded
+from ._solver import Progress, best_so_far, note_best, open_checkpoint, within
+from ._summaries import describe_clusters, describe_effects, summarise_clusters
+from ._validation import check_number, check_weights, check_word
 
 logger = logging.getLogger("unskew")
 

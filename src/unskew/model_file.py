@@ -50,7 +50,7 @@ def save(model: BaseEstimator, path: Any) -> Path:
     True
     """
     from . import __version__
-    from ._files import write_whole
+    from ._io import write_whole
 
     sio = _skops()
     if not (isinstance(model, BaseEstimator) and type(model).__module__.startswith(OWN)):

@@ -7,9 +7,8 @@ from typing import Any
 from sklearn.utils import check_random_state
 
 from . import _solver
-from ._checkpoint import Progress, open_checkpoint, within
-from ._decorrelator import _Decorrelator, with_callbacks
-from ._door import spoken, whole_or_not_at_all
+from ._base import _Decorrelator, spoken, whole_or_not_at_all, with_callbacks
+from ._solver import Progress, open_checkpoint, within
 
 
 class DecorrelationWeights(_Decorrelator):

@@ -6,8 +6,8 @@ weights, and runs scikit-learn's k-means there. All draw their starts as DCKM do
 two methods is not one between two starts.
 """
 
-from ._columns import DropKMeans, PCAKMeans, PlainKMeans, SelectKMeans
-from ._suspects import DecorrelatedKMeans, RegressOutKMeans
+from ._adjusted import DecorrelatedKMeans, RegressOutKMeans
+from ._feature_space import DropKMeans, PCAKMeans, PlainKMeans, SelectKMeans
 
 __all__ = [
     "DecorrelatedKMeans",

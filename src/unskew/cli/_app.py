@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from .._files import FileError
-from . import _demo, _verbs
+from .._io import FileError
+from . import _commands, _demo
+from ._console import Voice, in_flags
 from ._options import Talk, flattened
-from ._run import Run
-from ._voice import Voice, in_flags
+from ._session import Run
 
 UsageError = typer.BadParameter.__mro__[1]  # typer brings its own copy of click, or did not
 
@@ -173,49 +173,28 @@ add(
     "unskew demo",
 )
 add(
-    _verbs.audit,
+    _commands.audit,
     """unskew audit data.csv
     unskew audit data.parquet --suspect site --report audit.html""",
 )
 add(
-    _verbs.fit,
+    _commands.fit,
     """unskew fit data.csv -k 5 --suspect site --report out.html
     unskew fit data.parquet -k 5 -s site -w weight --id patient --labels labels.csv --model m.skops
     zcat data.csv.gz | unskew fit - -k 3 --labels - --quiet > labels.csv
     unskew fit --config out.run.toml""",
 )
 add(
-    _verbs.predict,
+    _commands.predict,
     """unskew predict m.skops new.csv > labels.csv
     unskew predict m.skops new.parquet --labels labels.parquet --weights weights.parquet""",
 )
 add(
-    _verbs.weigh,
+    _commands.weigh,
     """unskew weigh data.csv --suspect site > weights.csv
     unskew weigh data.csv --weights weights.parquet --report weights.html""",
 )
 add(
-    _verbs.compare,
+    _commands.compare,
     "unskew compare data.csv -k 5 --suspect site --report compare.html",
 )
-
-
-@app.command(
-    "bench",
-    context_settings={
-        "allow_extra_args": True,
-        "ignore_unknown_options": True,
-        "help_option_names": [],
-    },
-    help="Measure: the paper's tables and figures, selection bias, speed. "
-    "[bold]unskew bench --help[/bold] lists the studies.",
-)
-def bench(context: typer.Context) -> int:
-    from ..bench.__main__ import main as measure
-
-    with guard("bench", "--debug" in context.args):
-        try:
-            return measure(list(context.args))
-        except SystemExit as error:  # argparse, which has said why
-            return error.code if isinstance(error.code, int) else 2
-    return 2

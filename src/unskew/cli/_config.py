@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from .._files import FileError, stem_of
+from .._io import FileError, stem_of
 
 # Seen from the file's folder.
 PATHS = ("data", "report", "labels", "weights", "model", "checkpoint", "cache")

@@ -10,10 +10,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from .._files import FileError
-from . import _show
+from .._io import FileError
+from . import _tables
 from ._options import Option
-from ._run import Run
+from ._session import Run
 
 KINDS = 4
 REPORT = "unskew-demo.html"
@@ -36,7 +36,7 @@ def demo(
     """
     from ..diagnostics import diagnostics
     from ..simulate import make_site_footprint
-    from ._verbs import _write_report
+    from ._commands import _write_report
 
     if samples < 1:
         raise FileError(f"--samples {samples} should be >= 1")
@@ -65,7 +65,7 @@ def demo(
         rate=rate,
         samples=samples,
         methods=[{"method": n, **dict(zip(names, values))} for n, values in means.items()],
-        verdict=_show.verdict(about_fit),
+        verdict=_tables.verdict(about_fit),
         seconds=round(seconds, 1),
     )
     return 0
@@ -157,8 +157,8 @@ def story(
             bar,
             Text(f"{population:.2f}", style),
             f"{sample:.2f}",
-            _show._number(size),
-            _show._number(left),
+            _tables._number(size),
+            _tables._number(left),
         )
     of = f"mean of {samples} samples" if samples > 1 else "one sample"
     before = Text(
@@ -172,8 +172,8 @@ def story(
         "Effective size: share of the rows that the weights are worth. Imbalance left: how much of "
         "the tie between site and the other columns remains.\n"
     )
-    ending = _show._facts()
-    ending.add_row("verdict", _show._judged(found.verdict.word, found.verdict.sentence))
+    ending = _tables._facts()
+    ending.add_row("verdict", _tables._judged(found.verdict.word, found.verdict.sentence))
     ending.add_row("report", path)
     ending.add_row("time", f"{s:.0f} s")
     return Group(before, table, after, ending)

@@ -5,7 +5,7 @@ choose_k(X, ...)            how many clusters
 choose_strengths(X, ...)    how strong the balance
 """
 
-from ._choose import Choice, choose_k, choose_strengths
 from ._estimator import ConsensusDCKM
+from ._model_selection import Choice, choose_k, choose_strengths
 
 __all__ = ["Choice", "ConsensusDCKM", "choose_k", "choose_strengths"]

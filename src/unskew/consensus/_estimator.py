@@ -17,21 +17,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _kmeans, _solver, _terms
-from .._blocks import Blocks, Rows
-from .._decorrelator import TO_THE_CALLER, row_weights_of, with_callbacks
-from .._door import (
-    check_number,
-    check_start,
-    check_word,
-    spoken,
-    start_clusters,
-    whole_or_not_at_all,
-)
-from .._encode import Encoded
-from .._row_weights import RowWeights
+from .._base import TO_THE_CALLER, row_weights_of, spoken, whole_or_not_at_all, with_callbacks
+from .._data.sources import Blocks
+from .._data.tiled import Rows
+from .._kmeans import check_start, start_clusters
+from .._preprocessing import Encoded
+from .._validation import check_number, check_word
+from .._weight_model import RowWeights
 from ..dckm import DCKM
-from . import _votes
-from ._choose import choose_k, choose_strengths
+from . import _voting
+from ._model_selection import choose_k, choose_strengths
 
 logger = logging.getLogger("unskew")
 
@@ -459,7 +454,7 @@ class ConsensusDCKM(DCKM):
     def _put_together(self, inner, encoded, labels, w, posed, runs, history) -> None:
         rows, distance, K, a = encoded.rows, encoded.distance, self._K, encoded.a
         explained = _explained(rows, distance, w, K)
-        voters, votes, own, confidence = _votes.elect(labels, K, a, explained)
+        voters, votes, own, confidence = _voting.elect(labels, K, a, explained)
         if voters.size < len(runs):
             logger.info("the runs ended in different optima: the best %d of %d vote",
                         voters.size, len(runs))  # fmt: skip
@@ -486,7 +481,7 @@ class ConsensusDCKM(DCKM):
         self._votes, self._voters, self._runs = votes, voters, runs
         self._shared_row_weights = posed is None
         self.labels_, self.confidence_ = own, confidence
-        self.stability_ = _votes.stability(labels, a)
+        self.stability_ = _voting.stability(labels, a)
         self.runs_ = [
             {
                 "balance_strength": run.balance_strength,
@@ -618,7 +613,7 @@ def one_kmeans(rows, distance, w, present, K, init, n_init, size, seed) -> tuple
 
 def _explained(rows: Any, distance: Any, w: np.ndarray, K: int) -> Callable[[np.ndarray], float]:
     """A function of labels: the share of the weighted variance that they explain, on some rows."""
-    some = _votes.few_rows(rows.n)
+    some = _voting.few_rows(rows.n)
     if not rows.sparse and some.size * rows.d > ENTRIES:
         some = some[:: -(-some.size * rows.d // ENTRIES)]
     few, w = (rows, w) if some.size == rows.n else (_some_rows(rows, some), w[some])

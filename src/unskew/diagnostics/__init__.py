@@ -11,7 +11,8 @@ them json. `unskew.plots` draws them, `unskew.report` writes them down.
 
 from ._audit import audit
 from ._compare import METHODS, compare
-from ._data import (
+from ._diagnose import diagnostics, verdict
+from ._results import (
     Association,
     Audit,
     AuditedPair,
@@ -33,7 +34,6 @@ from ._data import (
     SuspectEffect,
     Weights,
 )
-from ._fit import diagnostics, verdict
 from ._verdict import Evidence, Verdict, judge
 
 __all__ = [

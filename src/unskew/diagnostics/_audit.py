@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._encode import as_frame
+from .._data.columns import as_frame
+from .._data.sampling import some_rows
 from ..metrics import association, kish_size
 from . import _measure
-from ._data import Audit, AuditedPair, Notice
-from ._read import Values, View, find_sources, read_table, settings_of, values_of_source
-from ._some import some_rows
+from ._results import Audit, AuditedPair, Notice
 from ._verdict import BALANCED, BEYOND_CHANCE, Verdict
+from ._view import Values, View, find_sources, read_table, settings_of, values_of_source
 
 MOST_PAIRS = 200
 MOST_COLUMNS = 5000
@@ -145,7 +145,7 @@ def _set_identifiers_aside(X: Any) -> tuple[Any, tuple[Notice, ...]]:
     frame = as_frame(X)
     if frame is None:
         return X, ()
-    from .._encode._read import read_column
+    from .._data.columns import read_column
 
     notices, keep = [], []
     for name in frame.columns:

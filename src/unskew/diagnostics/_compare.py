@@ -9,14 +9,14 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from .._data.sampling import some_rows
 from ..baselines import DecorrelatedKMeans, DropKMeans, PCAKMeans
 from ..dckm import DCKM
 from ..metrics import effective_sample_size, silhouette
 from . import _measure
-from ._data import Comparison, MethodRow
-from ._fit import ALL, DROPPED, REGRESSED, describe_fit, encoded_matrix, fit_rivals, look_at
-from ._read import View, call_of, check_names, settings_of
-from ._some import some_rows
+from ._diagnose import ALL, DROPPED, REGRESSED, describe_fit, encoded_matrix, fit_rivals, look_at
+from ._results import Comparison, MethodRow
+from ._view import View, call_of, check_names, settings_of
 
 # Rows among which the silhouette is computed.
 MOST_IN_SILHOUETTE = 2000

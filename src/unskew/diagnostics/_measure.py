@@ -11,9 +11,10 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import randomized_svd
 
-from .. import _terms
+from .. import _arrays
+from .._data.sampling import Whole
 from .._kmeans import cluster_sums
-from .._profiles import describe_clusters
+from .._summaries import describe_clusters
 from ..metrics import (
     adjusted_rand_index,
     amount_of_correlation,
@@ -22,7 +23,7 @@ from ..metrics import (
     effective_sample_size,
     kish_size,
 )
-from ._data import (
+from ._results import (
     Association,
     ClusterProfile,
     Correlation,
@@ -34,8 +35,7 @@ from ._data import (
     Row,
     Weights,
 )
-from ._read import View, treatment_name, values_of_source
-from ._some import Whole
+from ._view import View, treatment_name, values_of_source
 
 MOST_PAIRS = 200
 MOST_IN_MAPS = 60
@@ -119,7 +119,7 @@ def group_shares(view: View, treatments: Any, w: np.ndarray) -> np.ndarray:
     def sums(tile: np.ndarray, w_: np.ndarray) -> tuple:
         return (w_ @ treatments.of(tile),)
 
-    return _terms.add_up(view.rows.map(sums, w))[0] / w.sum()
+    return _arrays.add_up(view.rows.map(sums, w))[0] / w.sum()
 
 
 def chance_variance(view: View, pairs: Any) -> np.ndarray:
@@ -238,9 +238,9 @@ def explained_variance(view: View, labels: np.ndarray) -> float:
     K, rest = int(labels.max()) + 1, view.rest
 
     def sums(tile: Any, a_: np.ndarray, labels_: np.ndarray) -> tuple:
-        return cluster_sums(_terms.take_columns(tile, rest), a_, labels_, K)
+        return cluster_sums(_arrays.take_columns(tile, rest), a_, labels_, K)
 
-    S, mass = _terms.add_up(view.rows.map(sums, view.a, labels, dense=False))
+    S, mass = _arrays.add_up(view.rows.map(sums, view.a, labels, dense=False))
     used, N = mass > 0, mass.sum()
     away = S[used] / mass[used, None] - S.sum(axis=0) / N
     total = float((view.sd[rest] ** 2).sum()) * N
@@ -250,7 +250,7 @@ def explained_variance(view: View, labels: np.ndarray) -> float:
 def shares_between(view: View, labels: np.ndarray) -> np.ndarray:
     """For each encoded column the design-weighted share of its variance between clusters."""
     K = int(labels.max()) + 1
-    S, mass = _terms.add_up(
+    S, mass = _arrays.add_up(
         view.rows.map(
             lambda tile, a_, own: cluster_sums(tile, a_, own, K), view.a, labels, dense=False
         )

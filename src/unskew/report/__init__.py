@@ -13,12 +13,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .._files import write_whole
+from .._io import write_whole
 from ..diagnostics import Audit, Comparison, Diagnostics
+from ._audit_page import page_of_audit
+from ._comparison_page import page_of_comparison
+from ._fit_page import page_of_fit
 from ._markdown import render_markdown
-from ._of_audit import page_of_audit
-from ._of_comparison import page_of_comparison
-from ._of_fit import page_of_fit
 from ._page import Page
 
 __all__ = ["to_html", "to_json", "to_markdown", "write_report"]

@@ -1,0 +1,103 @@
+"""python -m benchmarks NAME: see --help."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+NAMES = {
+    "paper-table": "all methods on the paper's data, beside the published numbers",
+    "paper-correlation": "figure 2: amount of correlation before and after weighting",
+    "paper-sensitivity": "figure 3: NMI over the strengths",
+    "selection": "known selection bias: simulators over the rate, NHANES, crashes, pooled SURF",
+    "effects": "named suspects by weights, by effects and by both, beside the rivals",
+    "defaults": "answers without labels: consensus, choices, the verdict against the truth",
+    "tables": "NHANES as a table: two readers, rivals side by side, known shares",
+    "speed": "time and memory as ratios to the machine's matrix product and scikit-learn",
+}
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measurements of unskew. Results are stored as they come; an interrupted run "
+        "continues where it stopped.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="\n".join(f"  {name:18} {words}" for name, words in NAMES.items()),
+    )
+    parser.add_argument("name", choices=NAMES, metavar="NAME", help="one of the names below")
+    parser.add_argument("--quick", action="store_true", help="a first look, in minutes")
+    parser.add_argument(
+        "--out", type=Path, default=Path("out"), help="folder of the results (default: ./out)"
+    )
+    parser.add_argument("--jobs", type=int, help="processes; the default is one per core")
+    parser.add_argument("--retry-failed", action="store_true", help="do failed tasks again")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = make_parser().parse_args(arguments)
+    if options.jobs is not None and options.jobs < 1:
+        print(f"benchmarks: --jobs {options.jobs} should be >= 1", file=sys.stderr)
+        return 2
+    alone = options.name in ("speed", "tables")
+    if alone and (options.jobs is not None or options.retry_failed):
+        print(
+            f"benchmarks: {options.name} does one thing at a time; "
+            "--jobs and --retry-failed have no meaning there",
+            file=sys.stderr,
+        )
+        return 2
+    try:
+        from . import defaults, effects, paper, runner, selection, speed, tables
+    except ModuleNotFoundError as error:
+        print(
+            f"benchmarks: {error.name} is not installed; pip install 'unskew[bench]'",
+            file=sys.stderr,
+        )
+        return 2
+
+    study = {
+        "paper-table": paper.paper_table,
+        "paper-correlation": paper.paper_correlation,
+        "paper-sensitivity": paper.paper_sensitivity,
+        "selection": selection.selection,
+        "effects": effects.effects,
+        "defaults": defaults.defaults,
+        "tables": tables.tables,
+        "speed": speed.speed,
+    }[options.name]
+    begin = time.monotonic()
+    words = ["python -m benchmarks", options.name, *(["--quick"] if options.quick else [])]
+    command = " ".join(words)
+    how = {"quick": options.quick, "command": command}
+    if not alone:
+        # Workers are processes of their own; their BLAS is told before it loads.
+        for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            os.environ.setdefault(variable, "1")
+        how |= {"jobs": options.jobs or -1, "retry_failed": options.retry_failed}
+    try:
+        paths = study(options.out, options.out / "parts", **how)
+    except FileNotFoundError as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+    except runner.StudyFailed as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nstopped; the same command continues from here", file=sys.stderr)
+        return 130
+    for path in paths:
+        if path.suffix == ".md":
+            print(path.read_text(encoding="utf-8"))
+    for path in paths:
+        print(path, file=sys.stderr)
+    print(f"{time.monotonic() - begin:.0f} s", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""A file larger than memory should be; its labels beside those of the array in memory."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from unskew.dckm import DCKM
+
+from ._measure import binary_matrix, figure
+
+HOW = {
+    "n_clusters": 10,
+    "suspects": [0],
+    "init": "random",
+    "n_init": 1,
+    "max_iter": 1,
+    "tol": 0.05,
+    "random_state": 0,
+}
+FIT = """
+import json, resource, sys, warnings
+warnings.simplefilter("ignore")
+from unskew import DCKM
+model = DCKM(**json.loads(sys.argv[2])).fit(sys.argv[1])
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"peak_mb": peak / 2**10, "clusters": len(set(model.labels_.tolist()))}))
+"""
+
+
+def write_npy(path: Path, n: int, d: int) -> None:
+    """0/1 in ten groups, block by block; the whole is never in memory."""
+    rng = np.random.default_rng(0)
+    limits = np.linspace(25, 90, d).astype(np.uint8)
+    header = {"descr": "|u1", "fortran_order": False, "shape": (n, d)}
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, n, 20_000):
+            count = min(20_000, n - start)
+            own = rng.integers(0, 10, count)[:, None] == np.arange(d) % 10
+            chance = limits + np.uint8(100) * own.astype(np.uint8)
+            draws = rng.integers(0, 256, (count, d), dtype=np.uint8)
+            file.write((draws < chance).astype(np.uint8).tobytes())
+
+
+def file(quick: bool) -> list[dict]:
+    n, d = (200_000, 100) if quick else (6_000_000, 1_000)
+    what, size = "a .npy of uint8, one suspect, one round of descent", f"{n} x {d}"
+    size += f" ({n * d / 1e9:.2g} GB)"
+    out = []
+    with tempfile.TemporaryDirectory(prefix="unskew-speed-") as folder:
+        free, wanted = shutil.disk_usage(folder).free, n * d + 2**30
+        if free < wanted:
+            note = f"{folder} has {free / 1e9:.1f} GB free and needs {wanted / 1e9:.1f}"
+            out.append(figure(what, size, None, "MB resident, whole process", note=note))
+        else:
+            path = Path(folder) / "rows.npy"
+            write_npy(path, n, d)
+            begin = time.perf_counter()
+            done = subprocess.run(
+                [sys.executable, "-c", FIT, str(path), json.dumps(HOW)],
+                check=True,
+                capture_output=True,
+                text=True,
+            )
+            seconds = time.perf_counter() - begin
+            told = json.loads(done.stdout.splitlines()[-1])
+            note = f"{told['clusters']} clusters"
+            more = {"seconds": seconds, "note": note, "at_most": 1e9 / 2**20}
+            unit = "MB resident at the peak, whole process"
+            out.append(figure(what, size, told["peak_mb"], unit, **more))
+        small = binary_matrix(100_000, 100, np.uint8, groups=10)
+        path = Path(folder) / "small.npy"
+        np.save(path, small)
+        read, held = DCKM(**HOW).fit(path), DCKM(**HOW).fit(small)
+    same = bool((read.labels_ == held.labels_).all() and (read.weights_ == held.weights_).all())
+    what = "the same file as an array in memory: labels and weights"
+    out.append(figure(what, "100000 x 100", same, "the same bits", holds=same))
+    return out

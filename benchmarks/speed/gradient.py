@@ -1,0 +1,55 @@
+"""What one balance gradient costs beside its operations at the machine's rate."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unskew._balance import Balance
+from unskew._data.tiled import Rows
+from unskew._preprocessing import encode
+
+from ._measure import Clock, binary_matrix, cpu_seconds, figure, machine_rate, rate_of_one_thread
+
+SIZES = [(958, 800, 1.5), (20_000, 200, 1.5), (1_000_000, 100, 2.0)]
+
+
+def gradient(quick: bool) -> list[dict]:
+    out = []
+    for n, d, limit in SIZES:
+        if quick and n > 10**5:
+            n = 200_000
+        X = binary_matrix(n, d)
+        rows = Rows(X)
+        with rows.threads():
+            encoded = encode(
+                rows, np.ones(n), suspects=None, cluster_on="all", n_bins=5, standardise=True
+            )
+        w = np.random.default_rng(1).random(n)
+        clock = Clock()
+        # The rate before, between and after: the best of the machine, as of the gradient.
+        rates, times = [machine_rate(clock)], []
+        for _ in range(2):
+            with encoded.rows.threads():
+                loss = Balance(encoded.rows, encoded.rectangles)
+                times.append(clock.best(lambda: loss.value_and_gradient(w), 3 if n > 10**5 else 9))  # noqa: B023
+            rates.append(machine_rate(clock))
+        encoded.rows.n_threads = 1
+        with encoded.rows.threads():
+            alone = cpu_seconds(lambda: loss.value_and_gradient(w), 3)  # noqa: B023
+        by_cpu = alone * rate_of_one_thread() / (3 * n * d * d)
+        seconds, peer = min(times), 3 * n * d * d / max(rates)
+        out.append(
+            figure(
+                "one balance gradient, float32",
+                f"{n} x {d}",
+                seconds / peer,
+                "x 3 n d^2 operations at the rate of a 2000 x 2000 product",
+                at_most=limit,
+                seconds=seconds,
+                peer_seconds=peer,
+                others=clock.others,
+                by_cpu=by_cpu,
+                note=f"{max(rates) / 1e9:.0f} Gflop/s",
+            )
+        )
+    return out

@@ -1,0 +1,79 @@
+"""Sums that add, rows of CSR matrices, and columns of tiles: what kernels and data share."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ._buffers import scratch
+
+# Length of two vectors from which on BLAS multiplies them faster than NumPy's own loop.
+WORTH_A_CALL = 64
+
+
+def csr_of(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, width: int) -> Any:
+    """A CSR matrix of these arrays, which are trusted and not copied (SciPy copies a view of a much
+    larger array); places in a row need not be in order."""
+    out = sp.csr_array((indptr.size - 1, width), dtype=data.dtype)
+    out.data, out.indptr = data, indptr
+    out.indices = indices.astype(indptr.dtype, copy=False)
+    return out
+
+
+def csr_rows(X: Any, start: int, stop: int) -> Any:
+    """Rows of a CSR matrix, not copied and not to be written to."""
+    entries = slice(int(X.indptr[start]), int(X.indptr[stop]))
+    data, indices = X.data[entries], X.indices[entries]
+    data.flags.writeable = indices.flags.writeable = False
+    return csr_of(data, indices, X.indptr[start : stop + 1] - X.indptr[start], X.shape[1])
+
+
+def take_columns(tile: Any, columns: np.ndarray) -> Any:
+    """Columns of a tile; a view where they are a run without gaps."""
+    if columns.size and (np.diff(columns) == 1).all():
+        if columns.size == tile.shape[1]:
+            return tile
+        return tile[:, columns[0] : columns[-1] + 1]
+    return np.take(tile, columns, axis=1) if isinstance(tile, np.ndarray) else tile[:, columns]
+
+
+def weighted_sum(w: np.ndarray, M: np.ndarray) -> np.ndarray:
+    """w' M in float64."""
+    if M.dtype == np.float64:
+        return w @ M
+    wide = scratch("wide", M.shape, np.float64)
+    np.copyto(wide, M)
+    return w @ wide
+
+
+def row_products(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """A_i . B_i for each row: by BLAS where NumPy has it (from 2.0 on) and rows are long enough."""
+    if A.shape[1] >= WORTH_A_CALL and hasattr(np, "vecdot"):
+        return np.vecdot(A, B)
+    return np.einsum("ij,ij->i", A, B)
+
+
+def sum_of_squares(D: np.ndarray) -> float:
+    """||D||^2, row by row in the dtype of D, then in float64."""
+    return float(row_products(D, D).sum(dtype=np.float64))
+
+
+def evenly(n: int, step: int) -> list[tuple[int, int]]:
+    """0 to n in parts of about one size, none above ``step``."""
+    ends = np.linspace(0, n, max(1, -(-n // step)) + 1).astype(int).tolist()
+    return list(pairwise(ends))
+
+
+def add_up(parts: Any) -> list[Any]:
+    """Sum tuples of arrays in the order in which they come, in float64."""
+    total: list[Any] = []
+    for part in parts:
+        if not total:
+            total = [np.array(p, dtype=np.float64) for p in part]
+        else:
+            for t, p in zip(total, part):
+                t += p
+    return total

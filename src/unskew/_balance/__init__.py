@@ -1,0 +1,48 @@
+"""The mathematics of DCKM: what each term of the objective is, as sums over rows that add.
+
+Glossary (letters of the paper where it has one)
+    X        n x d   data                       T        n x t   treatment indicators in {0, 1}
+    a        n       design weights             m        n       learned multipliers
+    w        n       weights, w = a m           W        sum(w)
+    S        d x t   X' diag(w) T               x        d       X' w
+    s, c     t       T' w and W - s: total weight of the treated and of the control group
+    D        d x t   mean of feature k among the treated of j minus its mean among the controls
+    C        K x d   centres                    e        n       squared distance to the own centre
+
+A term knows no estimator and no file. It is given ``rows``, which hands out tiles of X through
+``rows.map(kernel, ...)`` in a fixed order; partial sums are added in that order, in float64, so the
+result does not depend on the number of threads.
+"""
+
+from .binary import SymmetricPrimalBalance
+from .blas import times_upper, upper_times
+from .gram import DualBalance
+from .loss import Balance, Term, contrast, make_balance
+from .primal import PrimalBalance, SparsePrimalBalance, sums_of
+from .sketch import PROBE_ERROR, ProbeBalance, probe_count
+from .strips import SymmetricStripBalance
+from .treatments import LARGEST_MATRIX, Effects, Pairs, Treatments, group_rates, weighted_indicators
+
+__all__ = [
+    "LARGEST_MATRIX",
+    "PROBE_ERROR",
+    "Balance",
+    "DualBalance",
+    "Effects",
+    "Pairs",
+    "PrimalBalance",
+    "ProbeBalance",
+    "SparsePrimalBalance",
+    "SymmetricPrimalBalance",
+    "SymmetricStripBalance",
+    "Term",
+    "Treatments",
+    "contrast",
+    "group_rates",
+    "make_balance",
+    "probe_count",
+    "sums_of",
+    "times_upper",
+    "upper_times",
+    "weighted_indicators",
+]

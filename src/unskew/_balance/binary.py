@@ -1,0 +1,334 @@
+"""The balance loss where the features are the treatments: every column is two-valued."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._arrays import add_up, evenly, row_products
+from .._buffers import scratch
+from .blas import times_upper, upper_times
+from .gram import DualBalance
+from .primal import PrimalBalance, times_weight
+from .treatments import LARGEST_MATRIX, Pairs, for_sums, group_rates, weighted_indicators
+
+# Entries of the pieces of a triangle that a thread works on: few, for threads that make many short
+# calls wait for each other.
+PIECE = 2**17
+# Operations (multiply and add) below which a product is not worth another thread.
+WORTH_A_THREAD = 2**25
+# Columns of the products of the dual form, at least.
+SLICE = 512
+# Entries of the sums of all tiles that are held together rather than added as they come.
+FEW_SUMS = 2**23
+
+
+def _sums(T: np.ndarray, w: np.ndarray, W: float) -> tuple:
+    """S and s of some rows, divided by W."""
+    w = w / W
+    wT = times_weight(T, np.sqrt(w)[:, None].astype(T.dtype))
+    return wT.T @ wT, weighted_indicators(w, T)
+
+
+def _gradient(T: np.ndarray, message: tuple) -> np.ndarray:
+    upper, v, _, const = message
+    G = scratch("times", T.shape, T.dtype)
+    np.copyto(G, T)
+    times_upper(G, upper)
+    return row_products(G, T) + T @ v + const
+
+
+def _tile_sums(pairs: Pairs, W: float, tile: np.ndarray, w: np.ndarray) -> tuple:
+    return _sums(pairs.treatments.of(tile), w, W)
+
+
+def _tile_gradient(pairs: Pairs, tile: np.ndarray, message: tuple) -> np.ndarray:
+    return _gradient(pairs.treatments.of(tile), message)
+
+
+class Rates(NamedTuple):
+    """What turns C into H, and the sums over its pairs into value and gradient."""
+
+    share: np.ndarray
+    inverse_s: np.ndarray
+    inverse_c: np.ndarray
+    share_: np.ndarray
+    ours: np.ndarray
+    theirs: np.ndarray
+
+    @classmethod
+    def at(cls, share: np.ndarray, scale: np.ndarray, dtype: np.dtype) -> Rates:
+        inverse_s, inverse_c = group_rates(share, 1.0)
+        ours = np.column_stack([scale**2, (inverse_s + inverse_c) ** 2]).astype(dtype)
+        theirs = np.ascontiguousarray(ours[:, ::-1].T)
+        return cls(share, inverse_s, inverse_c, share.astype(dtype), ours, theirs)
+
+    def times(self, C: np.ndarray, rows: slice, columns: slice) -> tuple[np.ndarray, tuple]:
+        """H of these rows and columns, in memory that the next piece uses again, and what its pairs
+        add to H s: of its columns, and of its rows."""
+        out = scratch("shift", C.shape, C.dtype)
+        H = np.matmul(self.ours[rows], self.theirs[:, columns], out=out)
+        H *= C
+        return H, (self.share_[rows] @ H, H @ self.share_[columns])
+
+    def together(self, u: np.ndarray, Hs: np.ndarray) -> tuple[float, np.ndarray, float]:
+        """balance, b - 2 H s, const."""
+        r = self.inverse_s + self.inverse_c
+        value = float(u @ r**2)
+        b = 2.0 * r * u * (self.inverse_c**2 - self.inverse_s**2)
+        const = float(self.share @ Hs) - 2.0 * value - float(b @ self.share)
+        return value, b - 2.0 * Hs, const
+
+
+def squares(C: np.ndarray, of_rows: np.ndarray, of_columns: np.ndarray) -> tuple:
+    """What the pairs of C add to u, given scale^2 of its sides: of its columns, and of its rows."""
+    C2 = np.multiply(C, C, out=scratch("C2", C.shape, C.dtype))
+    return of_rows @ C2, C2 @ of_columns
+
+
+class SymmetricPrimalBalance(PrimalBalance):
+    """PrimalBalance of two-valued columns given each other.
+
+    With x_k = low_k + gap_k T_k, D is gap_k times D of the indicators, so T alone is read, S is
+    symmetric (half the operations: a rank-k update of sqrt(w) T) and s is its diagonal. With S and
+    s divided by W,
+        C = S - s s', 0 where masked         r_j = 1/s_j + 1/(1 - s_j)       D_kj = scale_k r_j C_kj
+        balance  = sum_j r_j^2 u_j,          u_j = sum_k scale_k^2 C_kj^2
+        gradient = (T_i H T_i' + T_i (b - 2 H s) + const) / W
+                   H_kj = C_kj (scale_k^2 r_j^2 + r_k^2 scale_j^2)
+                   b_j = 2 r_j u_j (1/(1 - s_j)^2 - 1/s_j^2),  const = s'H s - 2 balance - b.s
+    C and H are symmetric: one triangle of each is made, and T_i H T_i' is twice that of the
+    triangle (half the operations again).
+    """
+
+    def __init__(self, rows: Any, pairs: Pairs) -> None:
+        super().__init__(rows, replace(pairs, scale=pairs.scale * pairs.gap))
+        d = pairs.features.size
+        # Pieces of about one area: rows further down are shorter.
+        count = max(1, d * d // 2 // PIECE)
+        count += count % 2 if count > 1 else 0
+        ends = d - d * np.sqrt(1 - np.arange(count + 1) / count)
+        ends = np.unique(np.rint(ends).astype(int))
+        self._triangle = list(zip(ends[:-1].tolist(), ends[1:].tolist()))
+        tallest = int(np.diff(ends).max(initial=0))
+        self._above = np.triu(np.ones((tallest, tallest), dtype=rows.dtype), 1)
+        k, j = self._masked
+        self._masked_above = k[k < j], j[k < j]
+
+    def _parts(self, w: np.ndarray, W: float = 1.0) -> Iterator[tuple]:
+        if not self._keep:
+            return self.rows.map(partial(_tile_sums, self.pairs, W), w, adds=True)
+        T = self._sides()[1]
+        bounds = self.rows.bounds
+        return self.rows.run(lambda b: _sums(T[slice(*b)], w[slice(*b)], W), bounds)
+
+    def row_gradient(self, message: tuple) -> np.ndarray:
+        if not self._keep:
+            return self.rows.gather(partial(_tile_gradient, self.pairs), message=message)
+        T, out, bounds = self._sides()[1], np.empty(self.rows.n), self.rows.bounds
+        run = self.rows.run(lambda b: _gradient(T[slice(*b)], message), bounds)
+        for (start, stop), part in zip(bounds, run):
+            out[start:stop] = part
+        return out
+
+    def _sides(self) -> tuple[np.ndarray, np.ndarray]:
+        """The indicators; features are not read here."""
+        if self._kept is None:
+            T = np.empty((self.rows.n, len(self.pairs.treatments)), dtype=self.rows.dtype)
+            parts = self.rows.map(self.pairs.treatments.of)
+            for (start, stop), part in zip(self.rows.bounds, parts):
+                T[start:stop] = part
+            self._kept = T, T
+        return self._kept
+
+    def _total(self, w: np.ndarray) -> list[Any]:
+        S, s = super()._total(w)
+        return [S, s, s]
+
+    def _summands(self, w: np.ndarray, W: float) -> tuple[list[np.ndarray], np.ndarray]:
+        """Matrices that add up to S / W, in this order, and s / W."""
+        parts, count = self._parts(w, W), len(self.rows.bounds)
+        # One group: in order, as ``total`` adds it. Held together if the matrices are small.
+        held = min(FEW_SUMS // max(1, self.pairs.features.size**2), count)
+        if count > 1 and self.rows.groups == [held]:
+            few = list(parts)
+            return [S for S, _ in few], add_up((s,) for _, s in few)[0]
+        S, s = self.rows.total(parts) if count > 1 else next(iter(parts))
+        return [S], s.astype(np.float64)
+
+    def _covariance(self, summands: list, share: np.ndarray, k: int, stop: int) -> np.ndarray:
+        """C of rows k..stop and columns k.., 0 where k >= j or masked; in memory that the next
+        piece uses again. S is rounded to the dtype of the data once, however it was added."""
+        dtype, shape = self.rows.dtype, (stop - k, share.size - k)
+        parts = [M[k:stop, k:] for M in summands]
+        C = scratch("C", shape, dtype)
+        if len(parts) == 1:
+            S = parts[0].astype(dtype, copy=False)
+        elif len(parts) == 2:
+            S = np.add(parts[0], parts[1], out=C)
+        else:
+            total = scratch("wide", shape, np.float64)
+            np.copyto(total, parts[0])
+            for other in parts[1:]:
+                total += other
+            S = C
+            np.copyto(S, total, casting="same_kind")
+        share_, shift = share.astype(dtype), scratch("shift", shape, dtype)
+        np.subtract(S, np.multiply(share_[k:stop, None], share_[k:], out=shift), out=C)
+        C[:, : stop - k] *= self._above[: stop - k, : stop - k]
+        rows, columns = self._masked_above
+        inside = slice(*np.searchsorted(rows, [k, stop]))
+        if inside.start < inside.stop:
+            C[rows[inside] - k, columns[inside] - k] = 0.0
+        return C
+
+    def _over_triangle(self, parts: Iterable[tuple]) -> np.ndarray:
+        """Sums over all pairs, from (of columns, of rows) of each piece of the triangle."""
+        total = np.zeros(self.pairs.features.size)
+        for (k, stop), (of_columns, of_rows) in zip(self._triangle, parts):
+            total[k:] += of_columns
+            total[k:stop] += of_rows
+        return total
+
+    def value(self, w: np.ndarray) -> float:
+        W = float(w.sum())
+        if not W > 0:
+            return 0.0
+        summands, share = self._summands(w, W)
+        scale2 = (self.pairs.scale**2).astype(self.rows.dtype)
+
+        def piece(k: int, stop: int) -> tuple:
+            return squares(self._covariance(summands, share, k, stop), scale2[k:stop], scale2[k:])
+
+        u = self._over_triangle(self._on_threads(piece))
+        return float(u @ sum(group_rates(share, 1.0)) ** 2)
+
+    def value_and_message(self, w: np.ndarray) -> tuple[float, tuple]:
+        W, dtype, d = float(w.sum()), self.rows.dtype, self.pairs.features.size
+        if not W > 0:
+            return 0.0, self._message(np.zeros((d, d), dtype), np.zeros(d), np.zeros(0), 0.0)
+        summands, share = self._summands(w, W)
+        rates = Rates.at(share, self.pairs.scale, dtype)
+        upper, scale2 = np.zeros((d, d), dtype=dtype), rates.ours[:, 0]
+
+        def piece(k: int, stop: int) -> tuple:
+            C = self._covariance(summands, share, k, stop)
+            added = squares(C, scale2[k:stop], scale2[k:])
+            H, sums = rates.times(C, slice(k, stop), slice(k, None))
+            np.multiply(H, 2.0 / W, out=upper[k:stop, k:])
+            return added, sums
+
+        value, v, const = rates.together(*map(self._over_triangle, zip(*self._on_threads(piece))))
+        return value, self._message(upper, v / W, np.zeros(0), const / W)
+
+    def _on_threads(self, function: Any) -> Iterable[Any]:
+        """function of the pieces of the triangle, in order, several to a task: waking a thread
+        costs as much as a piece."""
+        run, size = getattr(self.rows, "run", map), min(-(-len(self._triangle) // 4), 8)
+        tasks = [self._triangle[i : i + size] for i in range(0, len(self._triangle), size)]
+        return chain.from_iterable(run(lambda task: [function(*piece) for piece in task], tasks))
+
+
+class SymmetricDualBalance(DualBalance):
+    """DualBalance of two-valued columns given each other, none of one source but itself.
+
+    With p = w / W and the features centred at p, M_p = M - 1 m' - m 1' + p'm, m = M p, the treated
+    and the control rows of a treatment have opposite sums of features, so
+        D_j = r_j a_j,  |a_j|^2 = q_j = T_j' N T_j,  N = diag(p) M_p diag(p)
+        balance  = sum_j r_j^2 q_j                  n^2 t operations: N is symmetric
+        gradient = 2 / W (sum_j r_j^2 T_ij Y_ij - Y_i (r/c) - T_i b - sum_j r_j q_j / c_j^2)
+                   Y = M_p diag(p) T,  q_j = sum_i p_i T_ij Y_ij,  b_j = r_j q_j (1/s_j^2 - 1/c_j^2)
+    with s divided by W and c = 1 - s; less what a column given itself adds, which is fixed.
+    """
+
+    def __init__(self, rows: Any, pairs: Pairs) -> None:
+        super().__init__(rows, pairs)
+        t = len(pairs.treatments)
+        self.T = np.empty((rows.n, t), dtype=rows.dtype)
+        for number, chunk in enumerate(self.chunks):
+            treated = self._treated(number)
+            # The rarer of the two values: sums over almost all rows would lose their digits. It
+            # turns the sign of D_j and nothing else.
+            treated ^= 2 * np.count_nonzero(treated, axis=0) > rows.n
+            self.T[:, chunk[0] : chunk[-1] + 1] = treated
+        self._for_sums = for_sums(self.T)
+        step = max(SLICE, WORTH_A_THREAD // max(rows.n, 1) ** 2)
+        self.slices = [slice(*ends) for ends in evenly(t, step)]
+
+    def _keep(self) -> None:
+        """Whole, as T."""
+
+    @staticmethod
+    def suits(rows: Any, pairs: Pairs) -> bool:
+        """Whether the pairs are of this kind, and the indicators can be kept whole."""
+        k, j = pairs.masked
+        own = pairs.symmetric and np.array_equal(k, j)
+        return own and rows.n * len(pairs.treatments) <= LARGEST_MATRIX
+
+    def _centred(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """M_p diag(p), and p in the dtype of the data."""
+        p_ = p.astype(self.M.dtype)
+        m = self.M @ p_
+        Mp = self.M - m
+        Mp -= (m - p_ @ m)[:, None]
+        Mp *= p_
+        return Mp, p_
+
+    def _rates(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """1/s, 1/c, and what the columns given themselves would add."""
+        inverse_s, inverse_c = group_rates(weighted_indicators(p, self._for_sums), 1.0)
+        return inverse_s, inverse_c, float(self.fixed @ (inverse_s > 0))
+
+    def value(self, w: np.ndarray) -> float:
+        W = float(w.sum())
+        if not W > 0:
+            return 0.0
+        p = w / W
+        inverse_s, inverse_c, fixed = self._rates(p)
+        N, p_ = self._centred(p)
+        N *= p_[:, None]
+        np.fill_diagonal(N, 0.5 * N.diagonal())  # each pair of rows is there once, twice it counts
+        ones = np.ones_like(p_)
+
+        def part(some: slice) -> np.ndarray:
+            T = self.T[:, some]
+            TN = scratch("TN", T.shape, T.dtype)
+            np.copyto(TN, T)
+            upper_times(N, TN)
+            TN *= T
+            return ones @ TN
+
+        q = 2.0 * np.concatenate(list(self.rows.run(part, self.slices))).astype(np.float64)
+        return max(0.0, float((inverse_s + inverse_c) ** 2 @ q) - fixed)
+
+    def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        W = float(w.sum())
+        if not W > 0:
+            return 0.0, np.zeros(w.size)
+        p = w / W
+        inverse_s, inverse_c, fixed = self._rates(p)
+        Mp, p_ = self._centred(p)
+        r = inverse_s + inverse_c
+        r2 = (r**2).astype(p_.dtype)
+
+        def part(some: slice) -> tuple:
+            T = self.T[:, some]
+            self._busy(T.shape[1])
+            TY = np.matmul(Mp, T, out=scratch("Y", T.shape, T.dtype))
+            TY *= T
+            return p_ @ TY, TY @ r2[some]
+
+        squares, inside = zip(*self.rows.run(part, self.slices))
+        q = np.concatenate(squares).astype(np.float64)
+        b = r * q * (inverse_s**2 - inverse_c**2)
+        gradient = add_up((each,) for each in inside)[0]
+        gradient -= Mp @ (self.T @ (r * inverse_c).astype(p_.dtype))
+        gradient -= self.T @ b.astype(p_.dtype)
+        gradient -= float(r * q @ inverse_c**2)
+        gradient *= 2.0 / W
+        return max(0.0, float(r**2 @ q) - fixed), gradient

@@ -1,0 +1,123 @@
+"""The balance loss for more columns than rows, and for more than fit: no d x t matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._arrays import add_up, row_products
+from .._buffers import scratch
+from .treatments import LARGEST_MATRIX, Pairs, group_rates, weighted_indicators
+
+# Entries of the rows x treatments matrices that a thread works on: a few of them fit its cache.
+# But not fewer columns than this: narrow products are slow.
+CHUNK, NARROWEST = 2**16, 256
+
+
+# Operations (multiply and add) of a product that is worth having another thread begin something.
+LONG = 2**23
+
+
+class DualBalance:
+    """The same numbers for n < d: n**2 t operations instead of n d t.
+
+    With A = T/s - (1-T)/c (n x t) and M = X X' of the scaled features, D = X' diag(w) A and
+    ||D||^2 = sum_ij w_i A_ij P_ij,  P = M diag(w) A,  less the masked entries, computed exactly: a
+    two-valued column given itself differs by its gap whatever the weights, others are evaluated.
+    Treatments are taken a column chunk at a time.
+    """
+
+    form = "dual"
+
+    def __init__(self, rows: Any, pairs: Pairs) -> None:
+        self.rows, self.pairs = rows, pairs
+        step = max(NARROWEST, CHUNK // max(rows.n, 1))
+        starts = range(0, len(pairs.treatments), step)
+        self.chunks = [np.arange(i, min(i + step, len(pairs.treatments))) for i in starts]
+        M = np.zeros((rows.n, rows.n), dtype=rows.dtype)
+        for i in range(0, pairs.features.size, step):
+            F = self._features(np.arange(i, min(i + step, pairs.features.size)))
+            M += F @ F.T
+        self.M = M
+        self.kept = self._keep()
+        k, j = pairs.masked
+        own_gap = np.where(pairs.treatments.column[j] == pairs.features[k], pairs.gap[k], np.nan)
+        fixed = np.isfinite(own_gap)
+        # What masked two-valued columns add to ||D||^2, per treatment; zero where it is one-sided.
+        self.fixed = np.zeros(len(pairs.treatments))
+        np.add.at(self.fixed, j[fixed], (own_gap * pairs.scale[k])[fixed] ** 2)
+        self.masked = [
+            (k[inside], j[inside] - chunk[0])
+            for chunk in self.chunks
+            for inside in [~fixed & (j >= chunk[0]) & (j <= chunk[-1])]
+        ]
+
+    def _keep(self) -> list[np.ndarray] | None:
+        """The indicators where they are no larger than the other matrices allowed here."""
+        if self.rows.n * len(self.pairs.treatments) > LARGEST_MATRIX:
+            return None
+        return [self._indicators(number) for number in range(len(self.chunks))]
+
+    def _indicators(self, number: int) -> np.ndarray:
+        return self._treated(number).astype(self.rows.dtype)
+
+    def _treated(self, number: int) -> np.ndarray:
+        return self.pairs.treatments.take(self.chunks[number]).of_rows(self.rows)
+
+    def _features(self, k: np.ndarray) -> np.ndarray:
+        """Scaled feature columns, centred: D does not see the shift, rounding does."""
+        F, dtype = self.rows.columns(self.pairs.features[k]), self.rows.dtype
+        F -= self.pairs.centre[k].astype(dtype)
+        F *= self.pairs.scale[k].astype(dtype)
+        return F
+
+    def _chunk(self, number: int, w: np.ndarray, gradient: bool) -> tuple:
+        T = self.kept[number] if self.kept is not None else self._indicators(number)
+        w_ = w.astype(T.dtype, copy=False)[:, None]
+        inverse_s, inverse_c = group_rates(weighted_indicators(w, T), float(w.sum()))
+        shape, dtype = T.shape, T.dtype
+        A = np.multiply(T, (inverse_s + inverse_c).astype(dtype), out=scratch("A", shape, dtype))
+        A -= inverse_c.astype(dtype)
+        wA = np.multiply(w_, A, out=scratch("wA", shape, dtype))
+        self._busy(T.shape[1])
+        P = np.matmul(self.M, wA, out=scratch("P", shape, dtype))
+        value = float(np.vdot(wA, P))
+        value -= float(self.fixed[self.chunks[number]] @ (inverse_s > 0))
+        k, j = self.masked[number]
+        masked = np.zeros(0)
+        if k.size:
+            F = self._features(k)
+            masked = np.einsum("ip,ip->p", wA[:, j], F, dtype=np.float64)
+            value -= float(masked @ masked)
+        if not gradient:
+            return (value,)
+        g = 2.0 * row_products(A, P).astype(np.float64)
+        # Through s and c: dA_ij/ds_j = -T_ij / s_j^2, dA_ij/dc_j = (1 - T_ij) / c_j^2.
+        wP = np.multiply(w_, P, out=wA)
+        treated = np.einsum("ij,ij->j", T, wP).astype(np.float64)
+        control = (w_[:, 0] @ P) - treated
+        alpha = -2.0 * treated * inverse_s**2
+        beta = 2.0 * control * inverse_c**2
+        if k.size:
+            wF = w_ * F
+            treated = np.einsum("ip,ip->p", T[:, j], wF, dtype=np.float64)
+            control = wF.sum(0, dtype=np.float64) - treated
+            g -= 2.0 * ((A[:, j] * F) @ masked)
+            np.add.at(alpha, j, 2.0 * masked * treated * inverse_s[j] ** 2)
+            np.add.at(beta, j, -2.0 * masked * control * inverse_c[j] ** 2)
+        return value, g + T @ (alpha - beta).astype(T.dtype) + beta.sum()
+
+    def _busy(self, width: int) -> None:
+        """A product of so many columns is next; where it is long, others may work meanwhile."""
+        if self.rows.n**2 * width >= LONG:
+            self.rows.begin_later()
+
+    def value(self, w: np.ndarray) -> float:
+        run = self.rows.run(lambda i: self._chunk(i, w, False), range(len(self.chunks)))
+        return max(0.0, float(add_up(run)[0]))
+
+    def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        run = self.rows.run(lambda i: self._chunk(i, w, True), range(len(self.chunks)))
+        value, gradient = add_up(run)
+        return max(0.0, float(value)), gradient

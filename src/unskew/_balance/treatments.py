@@ -1,0 +1,263 @@
+"""Treatments, pairs of columns to balance, and sums that add. Letters: see the glossary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from .._arrays import csr_of, take_columns, weighted_sum
+
+# Entries of a matrix that a core's own cache holds.
+IN_THE_CACHE = 2**18
+
+
+@dataclass(frozen=True)
+class Treatments:
+    """Treatment j is ``above[j] < X[:, column[j]] <= upto[j]``; a two-valued column needs one.
+
+    ``as_is`` says that the columns are 0/1 as they stand, so that T need not be computed.
+    ``absent`` (dense data only) names for each j the 0/1 column that says where the value is
+    missing, -1 for none: a missing value is in no interval, whatever stands in its place.
+    """
+
+    column: np.ndarray
+    above: np.ndarray
+    upto: np.ndarray
+    as_is: bool = False
+    absent: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return self.column.size
+
+    def take(self, which: np.ndarray) -> Treatments:
+        absent = None if self.absent is None else self.absent[which]
+        return Treatments(
+            self.column[which], self.above[which], self.upto[which], self.as_is, absent
+        )
+
+    def of(self, tile: np.ndarray) -> np.ndarray:
+        """Indicators of a dense tile, in the dtype of the tile."""
+        columns = take_columns(tile, self.column)
+        if self.as_is:
+            return columns
+        treated = self.within(columns)
+        for j in self._gappy:
+            treated[:, j] &= tile[:, self.absent[j]] == 0  # type: ignore[index]
+        return treated.astype(tile.dtype)
+
+    @property
+    def _gappy(self) -> np.ndarray:
+        return np.zeros(0, np.intp) if self.absent is None else np.flatnonzero(self.absent >= 0)
+
+    def of_rows(self, rows: Any) -> np.ndarray:
+        """Which rows each stands for, n x t, read by whole columns: for the form with n < d."""
+        treated = self.within(rows.columns(self.column))
+        j = self._gappy
+        if j.size:
+            treated[:, j] &= rows.columns(self.absent[j]) == 0  # type: ignore[index]
+        return treated
+
+    def within(self, values: np.ndarray, j: Any = slice(None)) -> np.ndarray:
+        """Whether each value is one that treatment j stands for."""
+        above, upto = self.above[j], self.upto[j]
+        inside = values > above
+        if np.isfinite(upto).any():
+            inside &= values <= upto
+        return inside
+
+    def of_sparse(self, tile: sp.csr_array) -> SparseIndicators:
+        """Indicators of a CSR tile as (value where X is 0) + (correction at stored entries)."""
+        base = ((self.above < 0) & (self.upto >= 0)).astype(tile.dtype)
+        # Treatments are listed column by column; the b-th of a column is at first + b.
+        order = np.argsort(self.column, kind="stable")
+        count = np.bincount(self.column, minlength=tile.shape[1])
+        if count.min(initial=1) == 1 == count.max(initial=1):  # one each: entries stay in place
+            j = order[tile.indices]
+            change = self.within(tile.data, j).astype(tile.dtype) - base[j]
+            if change.all():
+                return SparseIndicators(base, csr_of(change, j, tile.indptr, len(self)))
+        entries = tile.tocoo()
+        first = np.concatenate([[0], np.cumsum(count)[:-1]])
+        rows, cols, data = [], [], []
+        for b in range(int(count.max(initial=0))):
+            has = count[entries.col] > b
+            j = order[first[entries.col[has]] + b]
+            v = entries.data[has]
+            change = self.within(v, j).astype(tile.dtype) - base[j]
+            keep = change != 0
+            rows.append(entries.row[has][keep])
+            cols.append(j[keep])
+            data.append(change[keep])
+        shape = (tile.shape[0], len(self))
+        if not rows:
+            return SparseIndicators(base, sp.csr_array(shape, dtype=tile.dtype))
+        triplets = (np.concatenate(data), (np.concatenate(rows), np.concatenate(cols)))
+        return SparseIndicators(base, sp.csr_array(triplets, shape=shape))
+
+
+class SparseIndicators(NamedTuple):
+    """T = 1 base' + correction, for CSR tiles: the few operations that the probe form needs."""
+
+    base: np.ndarray
+    correction: sp.csr_array
+
+    def dense(self) -> np.ndarray:
+        return self.correction.toarray() + self.base
+
+    def times(self, Z: np.ndarray) -> np.ndarray:
+        return self.correction @ Z + self.base @ Z
+
+    def transposed_times(self, V: np.ndarray) -> np.ndarray:
+        return self.correction.T @ V + np.multiply.outer(self.base, V.sum(0))
+
+    def products(self, F: sp.csr_array, k: np.ndarray, j: np.ndarray) -> sp.csr_array:
+        """Rows x pairs matrix F[:, k] * T[:, j]."""
+        Fk = F[:, k]
+        return sp.csr_array(Fk.multiply(self.correction[:, j]) + Fk.multiply(self.base[j]))
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What the suspects of a row add to its other columns: B'(z - mean), linear in z.
+
+    z has Q entries: ((X[:, column] - centre) / scale)^power, then the indicators ``bins``.
+
+    mean     of z at the start (Q)
+    B        Q x d, over all columns of X; 0 for the suspects' own
+    absent   for each column of X the 0/1 column that notes its missing values, -1 for none: a
+             missing value stays at 0, the starting mean
+    """
+
+    column: np.ndarray
+    power: np.ndarray
+    centre: np.ndarray
+    scale: np.ndarray
+    bins: Treatments | None
+    mean: np.ndarray
+    B: np.ndarray
+    absent: np.ndarray
+
+    def z(self, tile: np.ndarray) -> np.ndarray:
+        """Centred z of the rows of a tile, n x Q."""
+        parts = ((take_columns(tile, self.column) - self.centre) / self.scale) ** self.power
+        if self.bins is not None:
+            parts = np.hstack([parts, self.bins.of(tile)])
+        return (parts - self.mean).astype(tile.dtype, copy=False)
+
+    def taken_out(self, tile: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Columns of a tile less what the suspects add."""
+        B = self.B[:, columns].astype(tile.dtype, copy=False)
+        out = take_columns(tile, columns) - self.z(tile) @ B
+        noted = self.absent[columns]
+        gappy = np.flatnonzero(noted >= 0)
+        if gappy.size:
+            out[:, gappy] *= 1 - tile[:, noted[gappy]]
+        return out
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A rectangle of D: features x treatments, less the masked pairs.
+
+    features    columns of X that are the k of D[k, j]
+    treatments  the j of D[k, j]
+    masked      (k, j) positions inside the rectangle whose two sides come from one source feature
+    scale       row k of D is multiplied by it (1 / starting standard deviation, or 1)
+    centre      a value near the mean of each feature, for the form that multiplies rows
+    gap         per feature: larger minus smaller value where it is two-valued, nan otherwise
+    symmetric   all features are two-valued and are the treatments themselves, in order
+    effects     taken out of the features first (primal form of dense data only), or None
+    """
+
+    features: np.ndarray
+    treatments: Treatments
+    masked: tuple[np.ndarray, np.ndarray]
+    scale: np.ndarray
+    centre: np.ndarray
+    gap: np.ndarray
+    symmetric: bool = False
+    effects: Effects | None = None
+
+    def features_of(self, tile: Any) -> Any:
+        """Feature columns of a tile, less the suspects' effects."""
+        if self.effects is None:
+            return take_columns(tile, self.features)
+        return self.effects.taken_out(tile, self.features)
+
+    @property
+    def n_pairs(self) -> int:
+        return self.features.size * len(self.treatments) - self.masked[0].size
+
+
+def group_rates(s: np.ndarray, W: float) -> tuple[np.ndarray, np.ndarray]:
+    """1/s and 1/(W - s); both 0 for a one-sided treatment, which then contributes nothing.
+
+    One-sided is meant to rounding. s is summed in float64 also for float32 data: W - s must be
+    right for a treatment that all rows but a few have.
+    """
+    c = W - s
+    nothing = 64 * np.finfo(np.float64).eps * W
+    two_sided = (s > nothing) & (c > nothing)
+    if two_sided.all():
+        return 1.0 / s, 1.0 / c
+    inverse_s = np.divide(1.0, s, out=np.zeros_like(s), where=two_sided)
+    inverse_c = np.divide(1.0, c, out=np.zeros_like(c), where=two_sided)
+    return inverse_s, inverse_c
+
+
+def exact_layers(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """w = units @ layers to 33 bits; layers (3 x n, float32) hold whole numbers of 11 bits.
+
+    Sums of up to 2**13 of them are whole numbers below 2**24, which float32 adds exactly: so
+    layers @ T is exact for T of 0 and 1.
+    """
+    unit, rest, layers, units = float(w.max()) / 2**11, w, [], []
+    for _ in range(3):
+        layer = np.rint(rest / unit)
+        rest = rest - layer * unit
+        layers.append(layer)
+        units.append(unit)
+        unit /= 2**11
+    return np.array(units), np.array(layers, dtype=np.float32)
+
+
+def layers_are_exact(T: np.ndarray, w: np.ndarray) -> bool:
+    return T.dtype == np.float32 and w.size <= 2**13 and w.max(initial=0.0) > 0
+
+
+def for_sums(T: np.ndarray) -> np.ndarray:
+    """Indicators that stay in memory as ``weighted_indicators`` reads them fastest."""
+    return T.astype(np.float64) if T.size <= IN_THE_CACHE else T
+
+
+def weighted_indicators(w: np.ndarray, T: np.ndarray) -> np.ndarray:
+    """w' T in float64 for T of 0 and 1, without a copy of T in float64 where that can be."""
+    if not layers_are_exact(T, w):
+        return weighted_sum(w, T)
+    units, layers = exact_layers(w)
+    if T.size <= IN_THE_CACHE:
+        s = units @ (layers @ T).astype(np.float64)
+    else:
+        # One by one: BLAS copies T for a product of three rows, not for a vector.
+        s = units @ np.array([layer @ T for layer in layers], dtype=np.float64)
+    return with_small_sums(s, w, T)
+
+
+def with_small_sums(s: np.ndarray, w: np.ndarray, T: np.ndarray) -> np.ndarray:
+    """s = w' T from ``exact_layers``, small ones again in float64.
+
+    Layers leave out less than max(w) / 2**34 of each weight: where all the rows on one side of a
+    treatment have little weight, that is much of it.
+    """
+    little = w.size * float(w.max()) / 2**12
+    again = np.flatnonzero((s < little) | (float(w.sum()) - s < little))
+    if again.size:
+        s[again] = w @ T[:, again].astype(np.float64)
+    return s
+
+
+# A d x t matrix beyond this many entries is not formed (2**24 float64 = 128 MB each).
+LARGEST_MATRIX = 2**24

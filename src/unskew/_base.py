@@ -1,0 +1,715 @@
+"""What DecorrelationWeights and DCKM share: the door, the objective, the fitted numbers."""
+
+from __future__ import annotations
+
+import logging
+import numbers
+import os
+import warnings
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from . import _balance, _kmeans, _solver, _terms
+from ._buffers import LARGE
+from ._data.columns import as_frame
+from ._data.sources import STORED_AS_GIVEN
+from ._data.tables import TableBlocks, look_at, open_outside
+from ._data.tiled import as_rows
+from ._kmeans import Distance
+from ._preprocessing import (
+    Encoded,
+    KnownShares,
+    Layout,
+    Read,
+    TableEncoder,
+    encode,
+    indicators,
+    join_treatments,
+    make_margins,
+    read_margins,
+)
+from ._solver import Problem
+from ._validation import (
+    check_number,
+    check_weights,
+    check_word,
+    find_columns,
+    in_native_order,
+    some,
+)
+from ._weight_model import RowWeights, learn_row_weights
+from .metrics import kish_size
+
+try:  # scikit-learn 1.9 brought callbacks
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+
+    TO_THE_CALLER = 4  # stack frames from a warning to the line that called fit
+except ImportError:  # pragma: no cover - older scikit-learn
+    TO_THE_CALLER = 3
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Stands in where scikit-learn has no callbacks."""
+
+    def with_callbacks(method):  # type: ignore[no-redef]
+        return method
+
+
+logger = logging.getLogger("unskew")
+
+
+# Shares of the suspects are held where there are so many rows for each.
+ROWS_PER_SHARE = 10
+
+
+# Strengths of balance and spread where none are given (docs/results/defaults.md).
+USUAL = {"suspects": (1.0, 0.1), "all pairs": (0.2, 0.3), "paper": (0.01, 10.0)}
+
+
+# Below this effective size a fit by descent warns.
+FEW = 0.05
+
+
+# How the fit ended, in words, for the warning that goes with the status.
+NOT_CONVERGED = {
+    "max_iter": "after max_iter={max_iter} iterations the objective was still falling by more "
+    "than tol={tol:g} of itself; raise max_iter or tol",
+    "non-finite": "the objective is not finite; rescale the columns of X or the strengths",
+    "stopped": "a callback asked to stop",
+}
+
+
+class Posed(NamedTuple):
+    """A problem to solve, and what is worth knowing of it afterwards.
+
+    B0         balance(w) at the start
+    left_out   what had to be left out of the objective, in words
+    held       treatments whose shares are held, or None
+    known      margins
+    """
+
+    problem: _solver.Problem
+    B0: float
+    left_out: str
+    held: _balance.Treatments | None
+    known: list[KnownShares]
+
+
+def row_weights_of(posed: Posed, w: np.ndarray, e: np.ndarray) -> RowWeights | None:
+    """What gives new rows their weights, from the end of a fit."""
+    own = [posed.held, *(t for each in posed.known for t in (each.held, each.unknown))]
+    return learn_row_weights(*on_some(posed.problem, w, e), join_treatments(own))
+
+
+class _Decorrelator(CallbackSupportMixin, BaseEstimator):
+    """What DecorrelationWeights and DCKM share: the door, the objective, the fitted numbers."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _check_parameters(self) -> None:
+        for name in ("balance_strength", "spread_strength"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), low=0)
+        check_word("scale", self.scale, ("relative", "paper"))
+        check_word("solver", self.solver, ("descent", "paper"))
+        if self.mass_strength is not None:
+            check_number("mass_strength", self.mass_strength, low=0)
+            if self.scale == "relative":
+                raise ValueError(
+                    f"mass_strength={self.mass_strength!r} has no meaning with scale='relative', "
+                    "where the weights keep mean 1; leave it None or use scale='paper'"
+                )
+            if self.solver == "descent":
+                raise ValueError(
+                    f"mass_strength={self.mass_strength!r} has no meaning with solver='descent', "
+                    "which holds sum(weights) = 1 under scale='paper'; leave it None or use "
+                    "solver='paper'"
+                )
+        if self.solver == "paper" and self.scale == "relative":
+            raise ValueError(
+                "solver='paper' is defined for scale='paper' only; scale='relative' should go with "
+                "solver='descent'"
+            )
+        if self.min_effective_size is not None:
+            check_number(
+                "min_effective_size", self.min_effective_size, low=0, high=1, open_low=True
+            )
+            if self.solver == "paper":
+                raise ValueError(
+                    f"min_effective_size={self.min_effective_size!r} has no meaning with "
+                    "solver='paper', whose steps know no floor; use solver='descent'"
+                )
+        if self.margins is not None:
+            if not isinstance(self.margins, dict) or not all(
+                isinstance(shares, dict) and shares for shares in self.margins.values()
+            ):
+                raise TypeError(
+                    f"margins={self.margins!r} should be a dict of dicts: "
+                    "{column: {value: share of the population}}"
+                )
+            if self.solver == "paper":
+                raise ValueError(
+                    "margins have no meaning with solver='paper', which has no such term; use "
+                    "solver='descent'"
+                )
+        check_number("margin_strength", self.margin_strength, low=0, open_low=True)
+        if self.encoder is not None and not isinstance(self.encoder, TableEncoder):
+            raise TypeError(
+                f"encoder={self.encoder!r} should be a TableEncoder or None, not "
+                f"{type(self.encoder).__name__}"
+            )
+        check_number("n_bins", self.n_bins, numbers.Integral, low=2)
+        check_number("max_iter", self.max_iter, numbers.Integral, low=1)
+        check_number("tol", self.tol, low=0)
+        if self.n_threads is not None:
+            check_number("n_threads", self.n_threads, numbers.Integral, low=1)
+        if self.checkpoint is not None and not isinstance(self.checkpoint, (str, os.PathLike)):
+            raise TypeError(f"checkpoint={self.checkpoint!r} should be a path or None")
+        check_number("checkpoint_seconds", self.checkpoint_seconds, low=0)
+        if not isinstance(self.resume, (bool, np.bool_)):
+            raise TypeError(f"resume={self.resume!r} should be True or False")
+        if not isinstance(self.verbose, (bool, np.bool_)):
+            check_number("verbose", self.verbose, numbers.Integral, low=0)
+
+    def _read(self, X: Any, sample_weight: Any) -> tuple[Any, np.ndarray, Layout]:
+        """Matrix, design weights and layout; tables through an encoder, arrays as they are."""
+        outside = self._outside(X)
+        frame = None if outside is not None else as_frame(X)
+        if outside is not None and not isinstance(outside, TableBlocks):
+            self.encoder_ = None
+            look_at(self, outside, getattr(X, "columns", None))
+            a = check_weights(sample_weight, outside.shape[0])
+            names = getattr(self, "feature_names_in_", None)
+            return outside, a, Layout.plain(outside.shape[1], names)
+        if outside is None and frame is None:
+            self.encoder_ = None
+            # Finite or not is looked at in the first pass over the tiles.
+            X = validate_data(
+                self,
+                in_native_order(X),
+                accept_sparse="csr",
+                dtype=STORED_AS_GIVEN,
+                order="C",
+                ensure_all_finite=False,
+            )
+            a = check_weights(sample_weight, X.shape[0])
+            return X, a, Layout.plain(X.shape[1], getattr(self, "feature_names_in_", None))
+        encoder = TableEncoder() if self.encoder is None else clone(self.encoder)
+        if outside is not None:
+            a = check_weights(sample_weight, outside.shape[0])
+            outside.learn(encoder, a)
+            matrix: Any = outside.matrix(encoder)
+        else:
+            a = check_weights(sample_weight, len(frame))
+            matrix = encoder.fit_read(frame, a).matrix
+        self.encoder_ = encoder
+        self.n_features_in_ = encoder.n_features_in_
+        self.feature_names_in_ = encoder.feature_names_in_
+        if encoder.ignored_:
+            told = [f"{name!r} ({why})" for name, why in encoder.ignored_.items()]
+            warnings.warn(
+                f"columns that do not vary are left out: {some(told, quoted=False)}",
+                UserWarning,
+                stacklevel=TO_THE_CALLER + 1,
+            )
+        return matrix, a, encoder.layout()
+
+    def _outside(self, X: Any) -> Any:
+        """The source or the tables that X stands for, None where its rows are in memory."""
+        return open_outside(X)
+
+    def _rows_of(self, matrix: Any) -> Any:
+        return as_rows(matrix, self.n_threads)
+
+    def _at_the_door(self, X: Any, sample_weight: Any, cluster_on: str) -> Encoded:
+        X, a, layout = self._read(X, sample_weight)
+        if self.solver == "paper" and not np.isin(a, (0.0, 1.0)).all():
+            other = a[~np.isin(a, (0.0, 1.0))][0]
+            raise ValueError(
+                f"sample_weight has {other:g}, but solver='paper' is defined for weights 0 and 1 "
+                "only; use solver='descent'"
+            )
+        d = self.n_features_in_
+        names = getattr(self, "feature_names_in_", None)
+        self.suspects_ = suspects = None
+        if self.suspects is not None:
+            self.suspects_ = find_columns(self.suspects, names, d, "suspects")
+            if self.suspects_.size in (0, d):
+                which = "no column" if self.suspects_.size == 0 else f"all {d} columns"
+                raise ValueError(
+                    f"suspects={self.suspects!r} names {which}, which leaves no pair of a suspect "
+                    "and another column to balance; None balances all pairs"
+                )
+            suspects = np.flatnonzero(np.isin(layout.source, self.suspects_))
+        with self._rows_of(X).threads() as rows:
+            encoded = encode(
+                rows,
+                a,
+                suspects=suspects,
+                cluster_on=cluster_on,
+                n_bins=self.n_bins,
+                standardise=self.scale == "relative",
+                layout=layout,
+                column_scale=getattr(self, "column_scale", None),
+                row_scale=getattr(self, "row_scale", None),
+            )
+        if encoded.distance.columns.size == 0:
+            raise ValueError(
+                "no column that is left to cluster on varies; ignored: "
+                f"{some(list(self.encoder_.ignored_))}"
+            )
+        self._warn_of_empty_rows(encoded)
+        return encoded
+
+    @staticmethod
+    def _warn_of_empty_rows(encoded: Encoded) -> None:
+        distance = encoded.distance
+        if distance.at is None or distance.at.size < distance.columns.size:
+            return
+        factor = encoded.rows.gather(lambda tile: distance.gaps(tile).factor)
+        empty = np.flatnonzero(factor == 0)
+        if empty.size:
+            warnings.warn(
+                f"{empty.size} rows have no value in any column of the distance (row {empty[0]} is "
+                "the first); they go to the first cluster",
+                UserWarning,
+                stacklevel=TO_THE_CALLER + 1,
+            )
+
+    def _strengths(self) -> tuple[float, float]:
+        """Of balance and spread; None stands for what was found to serve best."""
+        usual = USUAL["all pairs" if self.suspects is None else "suspects"]
+        if self.scale == "paper":
+            usual = USUAL["paper"]
+        given = (self.balance_strength, self.spread_strength)
+        balance, spread = (u if g is None else g for u, g in zip(usual, given))
+        return float(balance), float(spread)
+
+    def _make_problem(self, encoded: Encoded, distance: Distance | None, seed: int) -> Posed:
+        rows, a = encoded.rows, encoded.a
+        balance_strength, spread_strength = self._strengths()
+        N = float(a.sum())
+        if a.strides == (0,):
+            inverse_a = a
+        else:
+            inverse_a = np.divide(1.0, a, out=np.zeros_like(a), where=a > 0)
+        pieces = [p for p in encoded.rectangles if p.n_pairs > 0]
+        form = "auto"
+        if not rows.resident and rows.n**2 <= _balance.LARGEST_MATRIX:
+            # The form for n < d reads whole columns again and again.
+            largest = max((p.features.size * len(p.treatments) for p in pieces), default=0)
+            form = "primal" if largest <= _balance.LARGEST_MATRIX else "probes"
+        balance = _balance.Balance(rows, pieces, form=form, seed=seed) if pieces else None
+        B0 = 0.0
+        if balance is not None:  # the authors' procedure begins at exactly these weights
+            by_paper = self.solver == "paper" and balance_strength > 0
+            B0 = balance.begin(a) if by_paper else balance.value(a)
+        left_out = []
+        known = read_margins(
+            self.margins or {},
+            encoded,
+            self.encoder_,
+            getattr(self, "feature_names_in_", None),
+            self.n_features_in_,
+        )
+        held = None
+        if self.solver == "descent":
+            held = self._shares_to_hold(encoded, [each.source for each in known])
+        if self.scale == "paper":
+            mass = 1.0 if self.mass_strength is None else float(self.mass_strength)
+            by_paper = self.solver == "paper"
+            rates = {
+                "total": 1.0,
+                "inertia_rate": 1.0,
+                "balance_rate": balance_strength if balance is not None else 0.0,
+                "spread_rate": spread_strength,
+                "mass_rate": mass if by_paper else 0.0,
+            }
+        else:
+            V0 = self._total_variance(encoded, distance) if distance else 0.0
+            # D is standardised here: entries of the size of rounding are no imbalance.
+            rounding = (64 * np.finfo(rows.dtype).eps) ** 2 * (balance.n_pairs if balance else 1)
+            nothing = B0 <= rounding
+            if nothing:
+                left_out.append("balance left out: no imbalance at the start")
+            if distance is not None and V0 == 0:
+                left_out.append("inertia left out: the columns of the distance are constant")
+            rates = {
+                "total": N,
+                "inertia_rate": 1.0 / (N * V0) if V0 > 0 else 0.0,
+                "balance_rate": 0.0 if nothing else balance_strength / B0,
+                "spread_rate": spread_strength / N,
+                "constant": -spread_strength,
+            }
+        problem = _solver.Problem(
+            rows=rows,
+            balance=balance,
+            distance=distance,
+            a=a,
+            inverse_a=inverse_a,
+            N=N,
+            floor=self.min_effective_size,
+            held=None if held is None else indicators(rows, held),
+            margins=make_margins(rows, known) if known else None,
+            margin_rate=float(self.margin_strength) if known else 0.0,
+            **rates,
+        )
+        return Posed(problem, B0, "; ".join(left_out), held, known)
+
+    @staticmethod
+    def _total_variance(encoded: Encoded, distance: Distance) -> float:
+        """Inertia of one cluster over N, at the start."""
+        if distance.at is None and distance.form is None:
+            return float((encoded.columns.sd[distance.columns] ** 2).sum())
+        rows, a = encoded.rows, encoded.a
+        C = _kmeans.start_from_labels(rows, distance, a, np.zeros(rows.n, dtype=np.int32), 1)
+        return float(a @ _kmeans.label(rows, distance, C).e) / float(a.sum())
+
+    @staticmethod
+    def _shares_to_hold(encoded: Encoded, free: list[int]) -> _balance.Treatments | None:
+        """The suspects' own treatments, unless they are so many that the weights could not move.
+        Suspects whose shares the margins set (``free``) are not held at those of the sample."""
+        if encoded.suspects is None:
+            return None
+        column = encoded.treatments.column
+        of_suspects = np.isin(column, encoded.suspects)
+        of_suspects &= ~np.isin(encoded.layout.source[column], free)
+        own = encoded.treatments.take(np.flatnonzero(of_suspects))
+        if len(own) == 0 or len(own) * ROWS_PER_SHARE > (encoded.a > 0).sum():
+            return None
+        return own
+
+    def _store(self, posed: Posed, solution: _solver.Solution) -> None:
+        problem, w = posed.problem, solution.w
+        if self.scale == "paper":
+            self.weights_ = w
+        else:
+            self.weights_ = w * problem.inverse_a
+        self.combined_weights_ = w.copy() if self.weights_ is w else w
+        self.objective_ = solution.objective
+        self.imbalance_start_ = posed.B0
+        self.imbalance_ = problem.balance.report(w) if problem.balance is not None else 0.0
+        self.effective_sample_size_ = _terms.effective_share(w, problem.inverse_a, problem.N)
+        self.kish_size_ = kish_size(w) if w.any() else 0.0
+        self.history_ = solution.history
+        self.n_iter_ = solution.n_iter
+        self._store_margins(posed, w)
+        self._row_weights = None
+        if self.solver == "descent":
+            e = np.zeros(w.size) if solution.clusters is None else solution.clusters.e
+            self._row_weights = row_weights_of(posed, w, e)
+        self._shift = problem.rows.shift
+        left_out = posed.left_out
+        self.status_ = solution.status + (f" ({left_out})" if left_out else "")
+        if self.solver == "descent" and self.effective_sample_size_ < FEW:
+            warnings.warn(
+                f"effective_sample_size_ is {self.effective_sample_size_:.2g}: the weights rest on "
+                "few rows. Raise spread_strength or set min_effective_size.",
+                UserWarning,
+                stacklevel=TO_THE_CALLER,
+            )
+        form = "" if problem.balance is None else problem.balance.form
+        if "probes" in form and problem.balance_rate and self.imbalance_ >= self.imbalance_start_:
+            warnings.warn(
+                f"imbalance_, estimated afresh, is {self.imbalance_:.4g} and was "
+                f"{self.imbalance_start_:.4g}: with so many pairs of columns the balance is "
+                "estimated by random probes, and the weights fitted these rather than the data. "
+                "Name suspects (then it is exact) or raise spread_strength.",
+                UserWarning,
+                stacklevel=TO_THE_CALLER,
+            )
+        if solution.status in NOT_CONVERGED and not (
+            # The authors' procedure has its number of steps; reaching it is its regular end.
+            self.solver == "paper" and solution.status == "max_iter"
+        ):
+            why = NOT_CONVERGED[solution.status].format(max_iter=self.max_iter, tol=self.tol)
+            warnings.warn(
+                f"{type(self).__name__} did not converge: {why}.",
+                ConvergenceWarning,
+                stacklevel=TO_THE_CALLER,
+            )
+
+    def _store_margins(self, posed: Posed, w: np.ndarray) -> None:
+        """``margins_`` and ``margin_distance_``, None without margins."""
+        margins = posed.problem.margins
+        self.margins_ = self.margin_distance_ = None
+        if margins is None:
+            return
+        start, reached = margins.shares(posed.problem.a), margins.shares(w)
+        self.margin_distance_ = float(np.abs(reached - margins.wanted).max())
+        self.margins_, at = {}, 0
+        for each in posed.known:
+            self.margins_[each.name] = {
+                value: {
+                    "wanted": float(margins.wanted[at + i]),
+                    "start": float(start[at + i]),
+                    "reached": float(reached[at + i]),
+                }
+                for i, value in enumerate(each.values)
+            }
+            at += len(each.values)
+
+    def _answer(self, X: Any, answer: Any, stacklevel: int = 3) -> np.ndarray:
+        """answer(rows, told) for new rows: at once, or block by block for a reader of tables, one
+        under the other. ``told`` collects values that have no place; one warning names them."""
+        check_is_fitted(self)
+        outside, told = self._outside(X), []
+        if isinstance(outside, TableBlocks):
+            frames = (outside.frame(i) for i, size in enumerate(outside.sizes) if size)
+            out = np.concatenate([answer(frame, told) for frame in frames])
+        else:
+            out = answer(X if outside is None else outside, told)
+        unknown: dict = {}
+        for source, (lost, example) in ((s, u) for part in told for s, u in part.items()):
+            count, shown = unknown.get(source, (0, example))
+            unknown[source] = (count + lost.sum(), shown)
+        if unknown:
+            self.encoder_.warn_of_unknown(Read(np.zeros((0, 0)), unknown), stacklevel)
+        return out
+
+    def _new_matrix(self, X: Any, told: list) -> tuple[Any, dict]:
+        """Matrix of new rows as the fit read its own, and per source the rows whose value has no
+        place in it. Places of such values hold the shift, 0 for the kernels."""
+        if self.encoder_ is None and hasattr(X, "bounds"):
+            if X.shape[1] != self.n_features_in_:
+                raise ValueError(
+                    f"{X.name} has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                    f"{self.n_features_in_} features as input"
+                )
+            return X, {}
+        if self.encoder_ is None:
+            X = in_native_order(X)
+            matrix = validate_data(
+                self, X, reset=False, accept_sparse="csr", dtype=STORED_AS_GIVEN, order="C"
+            )
+            return matrix, {}
+        read = self.encoder_.read(X)
+        told.append(read.unknown)
+        if self._shift is not None:
+            for source, (lost, _) in read.unknown.items():
+                columns = np.flatnonzero(self.encoder_.sources_ == source)
+                read.matrix[np.ix_(lost, columns)] = self._shift[columns]
+        return read.matrix, {source: lost for source, (lost, _) in read.unknown.items()}
+
+    def weights_for(self, X):
+        """Weights for rows that were not in the fit: what the fit would give such rows.
+
+        At the minimum of the objective the weight of a row is a function of the row: the positive
+        part of a linear function of its squared distance to its centre, of the derivative of the
+        balance in its weight, and of the shares that are held or known. That function, with the
+        sums of the fit, is applied to the new rows. On the rows of the fit it gives back
+        ``weights_`` up to convergence (``weights_for_r2_`` says how well).
+
+        Do not trust them where the new rows were gathered in another way than those of the fit
+        (the balance is a property of a whole sample, and theirs is then another: fit anew), where
+        values lie outside the range of the fit, or where ``weights_for_r2_`` is far below 1.
+
+        Parameters
+        ----------
+        X : rows with the columns of the fit, suspects included
+
+        Returns
+        -------
+        ndarray (n,), >= 0, of mean about 1 for rows like those of the fit
+        """
+        check_is_fitted(self)
+        r2 = self.weights_for_r2_
+        if r2 is None:
+            why = (
+                "solver='paper' stops before its minimum"
+                if self.solver == "paper"
+                else f"spread_strength={self._strengths()[1]:g} leaves them undetermined"
+            )
+            raise ValueError(f"weights of new rows do not follow from this fit: {why}")
+        if r2 < 0.9:
+            warnings.warn(
+                f"weights_for gives back the weights of the fit with R2 = {r2:.2f} only; lower tol "
+                "or raise max_iter in the fit",
+                UserWarning,
+                stacklevel=2,
+            )
+
+        if self._shift is not None and sp.issparse(X):
+            X = X.toarray()  # rows are shifted before they are weighed, which makes them dense
+        return self._answer(X, self._weights_of_new)
+
+    def _weights_of_new(self, X: Any, told: list) -> np.ndarray:
+        rows, e = self._rows_and_distances(X, told)
+        with rows.threads():
+            return self._row_weights.of(rows, e)
+
+    def _rows_and_distances(self, X: Any, told: list) -> tuple[Any, np.ndarray]:
+        matrix, _ = self._new_matrix(X, told)
+        rows = self._rows_of(matrix).with_shift(self._shift)
+        return rows, np.zeros(rows.n)
+
+    @property
+    def weights_for_r2_(self):
+        """How well ``weights_for`` gives back ``weights_`` on the rows of the fit, at best 1."""
+        check_is_fitted(self)
+        return None if self._row_weights is None else self._row_weights.r2
+
+    def result_frame(self, table):
+        """What was found for each row of the fitted table, as a table of the same kind.
+
+        Parameters
+        ----------
+        table : the pandas, polars or pyarrow table of the fit
+
+        Returns
+        -------
+        table with the columns "cluster" (DCKM), "weight" (``weights_``) and "combined_weight"
+        (``combined_weights_``, to use downstream); a pandas index is kept
+        """
+        check_is_fitted(self)
+        frame = as_frame(table)
+        if frame is None:
+            raise TypeError(f"result_frame takes a table, not {type(table).__name__}")
+        n = self.weights_.size
+        if len(frame) != n:
+            raise ValueError(
+                f"the table has {len(frame)} rows but the fit had {n}; for other rows use predict "
+                "and weights_for"
+            )
+        columns = {"weight": self.weights_, "combined_weight": self.combined_weights_}
+        if hasattr(self, "labels_"):
+            columns = {"cluster": self.labels_, **columns}
+        series = [
+            nw.new_series(name, values, backend=frame.implementation)
+            for name, values in columns.items()
+        ]
+        found = series[0].to_frame().with_columns(*series[1:])
+        if frame.implementation.is_pandas_like():
+            native = found.to_native()
+            native.index = frame.to_native().index
+            return native
+        return found.to_native()
+
+    def _watcher(self, context: Any, speak: bool, prefix: str = "") -> _solver.Watcher:
+        """Tell logging and scikit-learn's callbacks about each iteration."""
+
+        def watch(iteration: int, terms: dict[str, float]) -> bool:
+            if speak:
+                shown = ", ".join(f"{name} {value:.6g}" for name, value in terms.items())
+                logger.info(
+                    "%siteration %d: objective %.8g (%s)",
+                    prefix,
+                    iteration,
+                    sum(terms.values()),
+                    shown,
+                )
+            if context is None:
+                return False
+            step = context.subcontext(task_name="iteration")
+            step.call_on_fit_task_begin(estimator=self)
+            return bool(step.call_on_fit_task_end(estimator=self))
+
+        return watch
+
+
+logger = logging.getLogger("unskew")
+
+
+# --------------------------------------------------------------------------------------------
+# Around a fit
+
+
+# Of more rows than the solver calls many, weights of new rows are learned from about so many.
+ENOUGH = 2**20
+
+
+class _Told(NamedTuple):
+    """Stands for a term whose sums over all rows are known."""
+
+    form: str
+    message: tuple
+
+    def value_and_message(self, w: np.ndarray) -> tuple[float, tuple]:
+        return 0.0, self.message
+
+
+class _ToldBalance(NamedTuple):
+    rectangles: list
+    terms: list[_Told]
+
+    def explicit(self) -> list[_Told]:
+        return self.terms
+
+
+def on_some(problem: Problem, w: np.ndarray, e: np.ndarray) -> tuple:
+    """The problem, w and e on a part of the rows where there are many; sums are those of all."""
+    if problem.rows.n < LARGE:
+        return problem, w, e
+    rows = problem.rows.some(ENOUGH)
+
+    def part(v: np.ndarray) -> np.ndarray:
+        return np.concatenate([v[start:stop] for start, stop in rows.places])
+
+    balance = problem.balance
+    if balance is not None and problem.balance_rate > 0:
+        told = [_Told(term.form, term.value_and_message(w)[1]) for term in balance.explicit()]
+        balance = _ToldBalance(balance.rectangles, told)
+    a = part(problem.a)
+    N = float(a.sum())
+    fewer = problem._replace(
+        rows=rows,
+        balance=balance,
+        a=a,
+        inverse_a=part(problem.inverse_a),
+        N=N,
+        total=problem.total / problem.N * N,
+    )
+    return fewer, part(w), part(e)
+
+
+@contextmanager
+def spoken(verbose: int):
+    """Let ``verbose`` be heard: at the level of its messages, and where nobody set up logging."""
+    if not verbose:
+        yield
+        return
+    level, handler = logger.level, None
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        logger.addHandler(handler)
+    if not logger.isEnabledFor(logging.INFO):
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        if handler is not None:
+            logger.removeHandler(handler)
+
+
+@contextmanager
+def whole_or_not_at_all(estimator: BaseEstimator):
+    """A fit that fails leaves everything that was learned before, and nothing else."""
+    given = set(estimator.get_params(deep=False))
+
+    def learned() -> dict:
+        # scikit-learn's callbacks clear up after themselves, also after a failure.
+        return {
+            name: value
+            for name, value in vars(estimator).items()
+            if name not in given and not name.startswith(("_skl", "_callback", "_parent"))
+        }
+
+    before = learned()
+    try:
+        yield
+    except BaseException:
+        for name in learned():
+            delattr(estimator, name)
+        vars(estimator).update(before)
+        raise

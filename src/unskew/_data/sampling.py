@@ -1,0 +1,132 @@
+"""Which rows are looked at: all of them or, of many, some that are drawn at random.
+
+A look goes over the rows in many ways (k-means from ten starts, pairs of columns, pictures), most
+of which say the same of 100,000 rows as of a hundred million. Rows in a file or behind a reader are
+read once, block by block, and only those that are drawn are kept.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import scipy.sparse as sp
+
+from .._validation import check_weights
+from .columns import as_frame
+from .tables import TableBlocks, open_outside
+from .tiled import stacked
+
+# Rows that are looked at, and of wide dense rows so many entries (128 MB in float32), but not fewer
+# rows than this.
+MOST_ROWS, MOST_ENTRIES, LEAST_ROWS = 100_000, 2**25, 10_000
+# What a fitted model knows of each row.
+PER_ROW = ("labels_", "weights_", "combined_weights_", "confidence_")
+
+
+class Some(NamedTuple):
+    """Rows in memory, their design weights, and their positions among ``n`` rows (None: all)."""
+
+    X: Any
+    a: np.ndarray
+    chosen: np.ndarray | None
+    n: int
+
+    @property
+    def note(self) -> str:
+        return f"Looked at {len(self.a):,} of {self.n:,} rows, drawn at random."
+
+
+def some_rows(X: Any, sample_weight: Any, seed: Any) -> Some:
+    """All rows of a table, matrix, file or reader, or ``most_rows`` of those that have weight."""
+    outside = open_outside(X)
+    n, most = (count(X if outside is None else outside) for count in (rows_of, most_rows))
+    a = check_weights(sample_weight, n)
+    chosen = None
+    if n > most:
+        present = np.flatnonzero(a > 0)
+        rng = np.random.default_rng(seed)
+        size = min(most, present.size)
+        chosen = present[np.sort(rng.choice(present.size, size, replace=False))]
+        a = np.ascontiguousarray(a[chosen])
+    if outside is not None:
+        X = _read(outside, chosen)
+    elif chosen is not None:
+        X = take_rows(X, chosen)
+    return Some(X, a, chosen, n)
+
+
+def rows_of(X: Any) -> int:
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def most_rows(X: Any) -> int:
+    """How many rows of X are looked at."""
+    if sp.issparse(X) or not hasattr(X, "shape"):
+        return MOST_ROWS
+    return min(MOST_ROWS, max(LEAST_ROWS, MOST_ENTRIES // max(1, int(X.shape[1]))))
+
+
+def take_rows(X: Any, which: np.ndarray) -> Any:
+    if sp.issparse(X):
+        return sp.csr_array(X)[which]
+    frame = as_frame(X)
+    if frame is None:
+        return np.asarray(X[which] if hasattr(X, "shape") else np.asarray(X)[which])
+    return frame[which.tolist()].to_native()
+
+
+def _read(outside: Any, chosen: np.ndarray | None) -> Any:
+    """The chosen rows of a file or of blocks, which are read one after the other."""
+    tables = isinstance(outside, TableBlocks)
+    parts = []
+    for number, (start, stop) in enumerate(stacked(outside.sizes) if tables else outside.bounds()):
+        own = None
+        if chosen is not None:
+            first, last = np.searchsorted(chosen, (start, stop))
+            own = chosen[first:last] - start
+        if stop == start or (own is not None and own.size == 0):
+            continue
+        if tables:
+            part = outside.frame(number).select(outside.columns)
+            parts.append(part if own is None else part[own.tolist()])
+        else:
+            part = outside.read(start, stop)
+            parts.append(part if own is None else part[own])
+    return nw.concat(parts).to_native() if tables else np.concatenate(parts)
+
+
+class Whole(NamedTuple):
+    """Vectors of all rows of a fit, whichever of them are looked at.
+
+    a design weights, w = a m with m the learned weights of mean 1, labels or None, names of the
+    rows or None, positions of the rows that are looked at or None
+    """
+
+    a: np.ndarray
+    m: np.ndarray
+    w: np.ndarray
+    labels: np.ndarray | None
+    index: Any
+    chosen: np.ndarray | None
+
+    @classmethod
+    def of(cls, model: Any, a: np.ndarray, index: Any, chosen: np.ndarray | None = None) -> Whole:
+        w = np.asarray(model.combined_weights_, dtype=np.float64)
+        m = np.divide(w, a, out=np.zeros_like(w), where=a > 0)
+        m /= max(float(np.average(m, weights=a)), np.finfo(float).tiny)
+        labels = getattr(model, "labels_", None)
+        return cls(a, m, w, None if labels is None else np.asarray(labels), index, chosen)
+
+
+def some_of_model(model: Any, chosen: np.ndarray | None) -> Any:
+    """The model as if it had been fitted to the chosen rows."""
+    if chosen is None:
+        return model
+    few = copy(model)
+    for name in PER_ROW:
+        if hasattr(model, name):
+            setattr(few, name, getattr(model, name)[chosen])
+    return few

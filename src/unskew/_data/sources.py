@@ -1,0 +1,428 @@
+"""Rows outside memory: ``.npy`` files, blocks that a reader gives, Parquet files, and a cache."""
+
+from __future__ import annotations
+
+import mmap
+import numbers
+import os
+import shutil
+import tempfile
+import threading
+import weakref
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .._io import FileError, need, write_whole
+from .tiled import aligned, cut, tile_rows, tile_rows_of_blocks
+
+# Blocks of a reader are held as long as they take no more bytes together, and three in any case.
+HELD_BLOCKS, HELD_BYTES = 3, 2**28
+
+
+# Storage that is read as it is, tile by tile; anything else becomes float64.
+STORED_AS_GIVEN = [np.float64, np.float32, np.uint8, np.int8, np.bool_]
+
+
+def storage_of(dtype: Any, what: str) -> np.dtype:
+    """The dtype that values are read in; refuses what is not a number."""
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "buif":
+        raise ValueError(f"{what} holds {dtype}; it should hold numbers")
+    native = dtype.newbyteorder("=")
+    return native if native in STORED_AS_GIVEN else np.dtype(np.float64)
+
+
+def refuse_non_finite(part: np.ndarray, where: str, first: int) -> None:
+    """Raise for NaN and inf, naming file, row and column."""
+    if part.dtype.kind != "f" or np.isfinite(part).all():
+        return
+    i, k = np.argwhere(~np.isfinite(part))[0]
+    what = "NaN" if np.isnan(part[i, k]) else "inf"
+    raise ValueError(
+        f"{where}: row {first + i}, column {k} is {what}; all values of an array should be finite. "
+        "Fill them in, or give a table (unskew.ParquetReader), whose missing values are understood"
+    )
+
+
+class NpyFile:
+    """An array in a file, row after row: a ``.npy``, or what a memmap looks at.
+
+    Read with plain reads, not through a mapping: mapped pages count as memory of the process until
+    the system takes them back. Tiles are those of the array in memory.
+    """
+
+    def __init__(self, path: str, shape: tuple[int, int], stored: np.dtype, offset: int):
+        self.name, self.shape, self.offset = path, shape, offset
+        self._stored = stored
+        self.dtype = storage_of(stored, path)
+        self._row = shape[1] * stored.itemsize
+        self._checked: set[tuple[int, int]] = set()
+        self._size = self._size_now()
+        size, wanted = self._size, offset + shape[0] * self._row
+        if size < wanted:
+            raise FileError(
+                f"{path}: the file has {size} bytes but an array of {shape[0]} x {shape[1]} "
+                f"{stored} needs {wanted}; it is truncated"
+            )
+
+    @classmethod
+    def open(cls, path: str | os.PathLike) -> NpyFile:
+        """Read the header of a ``.npy``; errors name the file and the rule."""
+        name = str(path)
+        try:
+            with open(path, "rb") as file:
+                version = np.lib.format.read_magic(file)
+                read = (
+                    np.lib.format.read_array_header_1_0
+                    if version == (1, 0)
+                    else np.lib.format.read_array_header_2_0
+                )
+                shape, by_column, dtype = read(file)
+                offset = file.tell()
+        except OSError as error:
+            raise FileError(f"{name}: cannot be read: {error.strerror or error}") from error
+        except ValueError as error:
+            raise FileError(f"{name}: is not a .npy file: {error}") from error
+        if len(shape) != 2:
+            raise FileError(f"{name}: the array has shape {shape}; it should have rows and columns")
+        if by_column and 1 not in shape:
+            raise FileError(
+                f"{name}: the array is stored column by column (Fortran order); rows should be "
+                "stored one after another: np.save(path, np.ascontiguousarray(X))"
+            )
+        return cls(name, shape, dtype, offset)
+
+    @classmethod
+    def of_memmap(cls, X: np.memmap) -> NpyFile | None:
+        """The file behind a memmap, or None where only the mapping has the values."""
+        mapped = getattr(X, "_mmap", None)
+        if X.filename is None or mapped is None or X.mode == "c" or not X.flags.c_contiguous:
+            return None
+        if not os.path.exists(X.filename):  # removed since: the mapping still has it
+            return None
+        first = np.frombuffer(mapped, dtype=np.uint8).ctypes.data
+        begin = X.offset - X.offset % mmap.ALLOCATIONGRANULARITY
+        return cls(str(X.filename), X.shape, X.dtype, begin + X.ctypes.data - first)
+
+    def _size_now(self) -> int:
+        try:
+            return os.stat(self.name).st_size
+        except OSError as error:
+            raise FileError(f"{self.name}: cannot be read: {error.strerror or error}") from error
+
+    def bounds(self) -> list[tuple[int, int]]:
+        return cut(0, self.shape[0], tile_rows(self.shape, sparse=False))
+
+    def read(self, start: int, stop: int, ahead: Callable | None = None) -> np.ndarray:
+        out = np.empty((stop - start, self.shape[1]), dtype=self._stored)
+        # Opened for each tile: a source goes to other threads and machines as it is.
+        with open(self.name, "rb", buffering=0) as file:
+            found = os.fstat(file.fileno())
+            if found.st_size != self._size:
+                raise FileError(
+                    f"{self.name}: the file had {self._size} bytes and now has {found.st_size}; "
+                    "it should not change while it is read"
+                )
+            file.seek(self.offset + start * self._row)
+            view, done = out.view(np.uint8).reshape(-1).data, 0
+            while done < len(view):
+                count = file.readinto(view[done:])
+                if not count:
+                    raise FileError(f"{self.name}: the file ends in row {start}")
+                done += count
+        part = out.astype(self.dtype, copy=False)
+        if (start, stop) not in self._checked:
+            refuse_non_finite(part, self.name, start)
+            self._checked.add((start, stop))
+        return part
+
+
+class Blocks:
+    """Matrices that ``load(i)`` gives, one under the other, read again when they are needed.
+
+    A tile does not cross blocks. Some blocks are held, all of them where they are small, and while
+    one is worked on the threads read the next.
+
+    name, sizes, d, dtype   of all blocks together
+    one_at_a_time           ``load`` is never called by two threads at once, and what it gives is
+                            copied
+    """
+
+    def __init__(
+        self,
+        load: Callable[[int], np.ndarray],
+        sizes: Sequence[int],
+        d: int,
+        dtype: Any,
+        name: str,
+        one_at_a_time: bool = True,
+    ):
+        self.load, self.name = load, name
+        self._turn = threading.Lock() if one_at_a_time else nullcontext()
+        self._copies = one_at_a_time
+        self.dtype = storage_of(dtype, name)
+        self.starts = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
+        self.shape = (self.starts[-1], d)
+        self._checked: set[int] = set()
+        self._lock = threading.Lock()
+        self._found: OrderedDict[int, np.ndarray] = OrderedDict()
+        self._loading = [threading.Lock() for _ in range(len(self.starts) - 1)]
+        self._ahead = 0
+
+    def bounds(self) -> list[tuple[int, int]]:
+        step = tile_rows_of_blocks(self.shape[1])
+        return [b for pair in pairwise(self.starts) for b in cut(*pair, step)]
+
+    def read(self, start: int, stop: int, ahead: Callable | None = None) -> np.ndarray:
+        number = bisect_right(self.starts, start) - 1
+        first = self.starts[number]
+        block = self.block(number)
+        if ahead is not None and number + 1 < len(self._loading):
+            with self._lock:
+                ask = self._ahead != number + 1 and number + 1 not in self._found
+                self._ahead = number + 1
+            if ask:
+                ahead(self.block, number + 1)
+        return block[start - first : stop - first]
+
+    def block(self, number: int) -> np.ndarray:
+        """Whoever needs a block first reads it; others who need it wait."""
+        with self._loading[number]:
+            with self._lock:
+                if number in self._found:
+                    self._found.move_to_end(number)
+                    return self._found[number]
+            block = self._read_whole(number)
+            with self._lock:
+                self._found[number] = block
+                bytes_held = sum(each.nbytes for each in self._found.values())
+                while len(self._found) > HELD_BLOCKS and bytes_held > HELD_BYTES:
+                    bytes_held -= self._found.popitem(last=False)[1].nbytes
+        return block
+
+    def _read_whole(self, number: int) -> np.ndarray:
+        with self._turn:
+            given = check_block(self.load(number), self.name, number)
+            # A reader may use its memory again; one that threads call at the same time does not.
+            block = given.copy() if self._copies else given
+        wanted = (self.starts[number + 1] - self.starts[number], self.shape[1])
+        if block.shape != wanted:
+            raise ValueError(
+                f"{self.name}, block {number}: has shape {block.shape}; it should be {wanted}, as "
+                "before"
+            )
+        block = as_stored(block, self.dtype, self.name, number)
+        if number not in self._checked:
+            refuse_non_finite(block, f"{self.name}, block {number}", 0)
+            self._checked.add(number)
+        return block
+
+
+def as_stored(block: np.ndarray, dtype: np.dtype, name: str, number: int) -> np.ndarray:
+    """A block in the dtype of all, which must be able to hold what it holds."""
+    if not np.can_cast(block.dtype, dtype, "safe"):
+        raise ValueError(
+            f"{name}, block {number}: holds {block.dtype}, which does not fit into {dtype}, the "
+            "type of its first block or the one it announces; all blocks should hold the same"
+        )
+    return aligned(block, dtype)
+
+
+def check_block(block: Any, name: str, number: int) -> np.ndarray:
+    """A block as a 2-D array of numbers, or an error that names it."""
+    if sp.issparse(block):
+        raise TypeError(
+            f"{name}, block {number}: is sparse; read(i) should give a dense array or a table"
+        )
+    array = np.asarray(block)
+    if array.ndim != 2:
+        raise ValueError(
+            f"{name}, block {number}: has shape {array.shape}; a block should have rows and columns"
+        )
+    storage_of(array.dtype, f"{name}, block {number}")
+    return array
+
+
+def is_reader(X: Any) -> bool:
+    """Whether X is a reader of blocks: has ``n_blocks`` and ``read(i)``."""
+    return hasattr(X, "n_blocks") and callable(getattr(X, "read", None))
+
+
+def name_of(reader: Any) -> str:
+    given = getattr(reader, "name", None)
+    return given if isinstance(given, str) else type(reader).__name__
+
+
+class ParquetReader:
+    """A Parquet file, or a folder of them, as blocks of a table: rows that need not fit in memory.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file, or a folder whose ``.parquet`` files (also in folders below it, in the order of
+        their names) are one table.
+    columns : list of names or None
+        Columns to read; None: all.
+    block_rows : int or None
+        Rows of a block; None: one block per row group of the files. A block that cuts through row
+        groups reads them whole, so choose a multiple of what the files have.
+    cache : folder or None
+        Where encoded blocks wait for the next pass of a fit: decoded and encoded once, then read
+        as they are, many times faster. Takes 4 bytes (8 where the encoder makes float64) per row
+        and encoded column of disk, in a folder of its own that is removed after the fit. None:
+        decoded and encoded anew in each pass, which takes no disk. On a cluster (DaskDCKM) the
+        workers hold the encoded blocks instead.
+
+    Attributes
+    ----------
+    n_blocks, shape, columns, sizes
+        Blocks, (rows, columns), names, and rows of each block; from the files' own notes, nothing
+        is read for them.
+
+    Give it to ``DCKM.fit``, ``predict`` and the others in the place of a table: the encoder is
+    learned column by column, the rows are read block by block in each pass.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, polars as pl
+    >>> from unskew import ParquetReader
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "a.parquet"
+    ...     pl.DataFrame({"age": [20, 40, 60], "site": ["A", "B", "A"]}).write_parquet(path)
+    ...     reader = ParquetReader(path, block_rows=2)
+    ...     reader.n_blocks, reader.shape, reader.read(1).to_pydict()
+    (2, (3, 2), {'age': [60], 'site': ['A']})
+    """
+
+    thread_safe = True  # each read opens its file anew
+
+    def __init__(
+        self, path: Any, columns: Any = None, *, block_rows: int | None = None, cache: Any = None
+    ):
+        parquet = need("pyarrow.parquet", "io", "reading Parquet")
+        self.path, self.name, self.block_rows, self.cache = path, str(path), block_rows, cache
+        check_cache(cache)
+        if block_rows is not None:
+            whole = isinstance(block_rows, numbers.Integral) and not isinstance(block_rows, bool)
+            if not whole or block_rows < 1:
+                raise ValueError(f"block_rows={block_rows!r} should be an integer >= 1")
+        if isinstance(columns, str):
+            raise TypeError(f"columns={columns!r} should be a list of names: [{columns!r}]")
+        folder = Path(path)
+        files = sorted(folder.rglob("*.parquet")) if folder.is_dir() else [folder]
+        if not files:
+            raise FileError(f"{path}: the folder has no .parquet file")
+        self._files, self._groups, self._rows = [str(file) for file in files], [], []
+        names = None
+        for number, file in enumerate(files):
+            try:
+                with parquet.ParquetFile(file) as opened:
+                    notes, found = opened.metadata, list(opened.schema_arrow.names)
+            except (OSError, ValueError) as error:
+                raise FileError(f"{file}: cannot be read as Parquet: {error}") from error
+            if names is not None and found != names:
+                raise FileError(
+                    f"{file}: has the columns {found} but {files[0]} has {names}; all files of a "
+                    "folder should have the same"
+                )
+            names = found
+            for group in range(notes.num_row_groups):
+                self._groups.append((number, group))
+                self._rows.append(notes.row_group(group).num_rows)
+        self.columns = list(names or [] if columns is None else columns)
+        lacking = [c for c in self.columns if c not in (names or [])]
+        if lacking:
+            raise ValueError(f"{path}: has no column {lacking[0]!r}; columns: {names}")
+        starts = np.concatenate([[0], np.cumsum(self._rows, dtype=np.int64)])
+        self._starts = starts.tolist()
+        if block_rows is None:
+            self._bounds = list(pairwise(self._starts))
+        else:
+            self._bounds = cut(0, self._starts[-1], int(block_rows))
+        self.sizes = [stop - start for start, stop in self._bounds]
+        self.n_blocks, self.shape = len(self._bounds), (self._starts[-1], len(self.columns))
+        if 0 in self.shape:
+            raise FileError(
+                f"{path}: has {self.shape[0]} rows and {self.shape[1]} columns; both should be >= 1"
+            )
+
+    def read(self, number: int, columns: Any = None) -> Any:
+        """One block as a pyarrow table; ``columns``: only those."""
+        arrow = need("pyarrow", "io", "reading Parquet")
+        parquet = need("pyarrow.parquet", "io", "reading Parquet")
+        start, stop = self._bounds[number]
+        wanted, parts = self.columns if columns is None else list(columns), []
+        at = bisect_right(self._starts, start) - 1
+        while at < len(self._groups) and self._starts[at] < stop:
+            file, group = self._groups[at]
+            try:
+                with parquet.ParquetFile(self._files[file]) as opened:
+                    table = opened.read_row_group(group, columns=wanted, use_threads=False)
+            except (OSError, ValueError) as error:
+                raise FileError(
+                    f"{self._files[file]}, row group {group}: cannot be read: {error}"
+                ) from error
+            first = self._starts[at]
+            if table.num_rows != self._rows[at]:
+                raise FileError(
+                    f"{self._files[file]}, row group {group}: has {table.num_rows} rows instead of "
+                    f"{self._rows[at]}; the file was changed since it was opened"
+                )
+            low, high = max(start - first, 0), min(stop, self._starts[at + 1]) - first
+            parts.append(table.select(wanted).slice(low, high - low))
+            at += 1
+        if len(parts) == 1:
+            return parts[0]
+        try:  # one file may have whole numbers, or only gaps, where another has fractions
+            return arrow.concat_tables(parts, promote_options="permissive")
+        except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
+            raise FileError(
+                f"{self.name}, block {number}: its files hold different kinds of values: {error}"
+            ) from error
+
+
+def check_cache(folder: Any) -> None:
+    """A folder that can be written to, or the name of one that can be made."""
+    if folder is None:
+        return
+    place = Path(folder)
+    here = place if place.exists() else place.absolute().parent
+    if not (here.is_dir() and os.access(here, os.W_OK)):
+        raise FileError(f"cache={str(folder)!r} should be a folder that can be written to")
+
+
+class KeptBlocks:
+    """Blocks that are made once and then read from files of a folder of their own.
+
+    made     makes block i, an array
+    folder   in which that folder is; it is removed together with this object, or when the process
+             ends
+    """
+
+    def __init__(self, made: Callable[[int], np.ndarray], folder: Any):
+        check_cache(folder)
+        self.made = made
+        os.makedirs(folder, exist_ok=True)
+        self.folder = Path(tempfile.mkdtemp(prefix="unskew-", dir=folder))
+        self._kept: set[int] = set()
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+    def __call__(self, number: int) -> np.ndarray:
+        file = self.folder / f"{number}.npy"
+        if number in self._kept:
+            try:
+                return np.load(file, allow_pickle=False)
+            except (OSError, ValueError, EOFError) as error:
+                raise FileError(f"{file}: a kept block is gone or damaged: {error}") from error
+        block = self.made(number)
+        write_whole(file, lambda path: np.save(path, block, allow_pickle=False))
+        self._kept.add(number)
+        return block

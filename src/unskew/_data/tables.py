@@ -1,0 +1,251 @@
+"""Tables that a reader gives block by block, and what X stands for when rows are not in memory."""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .._io import FileError
+from .._validation import some
+from .columns import Values, _numbers_as_words, as_frame, column_names, columns_of, read_column
+from .sources import (
+    Blocks,
+    KeptBlocks,
+    NpyFile,
+    ParquetReader,
+    check_block,
+    is_reader,
+    name_of,
+    storage_of,
+)
+
+# Columns of a table that is read block by block are learned from so many bytes at a time, and at
+# least one at a time.
+COLUMNS_AT_A_TIME = 2**27
+
+
+def open_outside(X: Any) -> NpyFile | Blocks | TableBlocks | None:
+    """What X stands for when its rows are not in memory: a file or blocks; None when they are.
+
+    X: path of a .npy or .parquet, np.memmap, or a reader: ``n_blocks``, ``read(i)`` (2-D array or
+    table) and, if it likes, ``sizes`` (rows of each block, which saves a pass), ``columns``, name,
+    ``cache`` (of tables: folder where encoded blocks wait for the next pass), ``thread_safe``
+    (True: threads may call ``read`` at the same time, and no block is overwritten later).
+    """
+    if isinstance(X, (str, os.PathLike)):
+        name = os.fspath(X)
+        if name.endswith(".npy"):
+            return NpyFile.open(name)
+        if name.endswith((".parquet", ".pq")) or os.path.isdir(name):
+            return TableBlocks(ParquetReader(name))
+        raise FileError(
+            f"{name}: X as a path should be a .npy or .parquet file; read other tables first, or "
+            "give a reader with n_blocks and read(i)"
+        )
+    if isinstance(X, np.memmap) and X.ndim == 2:
+        return NpyFile.of_memmap(X)
+    if not is_reader(X):
+        return None
+    n_blocks, name = X.n_blocks, name_of(X)
+    if isinstance(n_blocks, bool) or not isinstance(n_blocks, numbers.Integral) or n_blocks < 1:
+        raise ValueError(f"{name}: n_blocks={n_blocks!r} should be an integer >= 1")
+    first = X.read(0)
+    if as_frame(first) is not None:
+        return TableBlocks(X)
+    return matrix_blocks(X, name)
+
+
+def matrix_blocks(reader: Any, name: str) -> Blocks:
+    """The arrays of a reader; a first pass learns their sizes where it does not tell them."""
+    sizes, kinds, d = [], [], None
+    told = told_sizes(reader, name)
+    for number in range(1 if told is not None else reader.n_blocks):
+        block = check_block(reader.read(number), name, number)
+        if d is not None and block.shape[1] != d:
+            raise ValueError(
+                f"{name}, block {number}: has {block.shape[1]} columns but block 0 has {d}; all "
+                "blocks should have the same"
+            )
+        d = block.shape[1]
+        sizes.append(block.shape[0])
+        kinds.append(storage_of(block.dtype, name))
+    dtype = kinds[0] if len(set(kinds)) == 1 else np.dtype(np.float64)
+    assert d is not None
+    sizes = sizes if told is None else told
+    return Blocks(reader.read, sizes, d, dtype, name, not is_thread_safe(reader))
+
+
+def told_sizes(reader: Any, name: str) -> list[int] | None:
+    """Rows of each block as the reader tells them, checked; None where it does not."""
+    told = getattr(reader, "sizes", None)
+    if told is None:
+        return None
+    told = list(told)
+    for number, size in enumerate(told):
+        if isinstance(size, bool) or not isinstance(size, numbers.Integral) or size < 0:
+            raise ValueError(f"{name}: sizes[{number}]={size!r} should be an integer >= 0")
+    if len(told) != reader.n_blocks:
+        raise ValueError(
+            f"{name}: sizes has {len(told)} numbers but n_blocks={reader.n_blocks}; each block "
+            "should have one"
+        )
+    return [int(size) for size in told]
+
+
+def is_thread_safe(reader: Any) -> bool:
+    """Whether threads may call ``read`` at the same time: only where the reader says so."""
+    return bool(getattr(reader, "thread_safe", False))
+
+
+def look_at(model: Any, source: Any, names: Any) -> None:
+    """Number and names of the columns of a file or reader, for a model that is fitted to it."""
+    n, d = source.shape
+    if n == 0 or d == 0:
+        raise ValueError(f"{source.name} has {n} rows and {d} columns; both should be >= 1")
+    model.n_features_in_ = d
+    vars(model).pop("feature_names_in_", None)
+    if names is None:
+        return
+    if len(names) != d:
+        raise ValueError(f"{source.name}: names {len(names)} columns but its blocks have {d}")
+    model.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+
+
+class TableBlocks:
+    """The tables of a reader, one under the other. ``matrix(encoder)`` makes them rows."""
+
+    def __init__(self, reader: Any):
+        self.reader, self.name = reader, name_of(reader)
+        self.takes_columns = "columns" in inspect.signature(reader.read).parameters
+        told = told_sizes(reader, self.name)
+        self.columns = column_names(self.frame(0))
+        if told is None:
+            told = [len(self.frame(number)) for number in range(reader.n_blocks)]
+        self.sizes = list(told)
+        self.shape = (int(sum(self.sizes)), len(self.columns))
+        if 0 in self.shape:
+            raise ValueError(
+                f"{self.name} has {self.shape[0]} rows and {self.shape[1]} columns; both should be "
+                ">= 1"
+            )
+
+    def frame(self, number: int, columns: list[str] | None = None) -> Any:
+        """One block as a narwhals table; its columns are those of the first."""
+        if columns is not None and self.takes_columns:
+            return as_frame(self.reader.read(number, columns=columns))
+        frame = as_frame(self.reader.read(number))
+        if frame is None:
+            raise TypeError(f"{self.name}, block {number}: is not a table, but block 0 is")
+        if number and sorted(column_names(frame)) != sorted(self.columns):
+            raise ValueError(
+                f"{self.name}, block {number}: has the columns {some(column_names(frame))} but "
+                f"block 0 has {some(self.columns)}; all blocks should have the same"
+            )
+        return frame
+
+    def learn(self, encoder: Any, a: np.ndarray) -> None:
+        """Fit the encoder on whole columns, a few at a time: as in memory."""
+        encoder.fit_columns(self.columns, self._whole_columns(encoder), a)
+
+    def _whole_columns(self, encoder: Any) -> Iterator[Values]:
+        at_a_time = max(1, COLUMNS_AT_A_TIME // (8 * self.shape[0]))
+        for first in range(0, len(self.columns), at_a_time):
+            names = self.columns[first : first + at_a_time]
+            parts: dict[str, list[Values]] = {name: [] for name in names}
+            for number in range(self.reader.n_blocks):
+                series = columns_of(self.frame(number, names))
+                for name in names:
+                    asked = (encoder.kinds or {}).get(name)
+                    with naming(self.name, number):
+                        # Numbers become categories when all of them are known.
+                        read = read_column(series[name], name, None if asked != "number" else asked)
+                    parts[name].append(read)
+            for name in names:
+                whole = join_values(parts.pop(name), name, self.name)
+                yield as_category(whole) if (encoder.kinds or {}).get(name) == "category" else whole
+
+    def matrix(self, encoder: Any) -> Blocks:
+        """Blocks of encoded rows."""
+        dtype = getattr(encoder, "dtype", "float64")
+        load: Any = EncodedBlock(self.reader, encoder, self.name)
+        cache = getattr(self.reader, "cache", None)
+        if cache is not None:
+            load = KeptBlocks(load, cache)
+        alone = not is_thread_safe(self.reader)
+        return Blocks(load, self.sizes, encoder.sources_.size, dtype, self.name, alone)
+
+
+class EncodedBlock:
+    """Reads block i and encodes it. An object, so that it can be sent to another process."""
+
+    def __init__(self, reader: Any, encoder: Any, name: str):
+        self.reader, self.encoder, self.name = reader, encoder, name
+
+    def __call__(self, number: int) -> np.ndarray:
+        with naming(self.name, number):
+            return self.encoder.read(self.reader.read(number)).matrix
+
+
+@contextmanager
+def naming(name: str, number: int):
+    """Errors inside are about block ``number``."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}, block {number}: {error}") from error
+
+
+def join_values(parts: list[Values], name: str, reader: str) -> Values:
+    """One column of all blocks. A block without any known value agrees with every kind."""
+
+    def known(part: Values) -> bool:
+        if part.numbers is not None:
+            return not np.isnan(part.numbers).all()
+        return bool((part.codes >= 0).any())
+
+    told = [number for number, part in enumerate(parts) if known(part)] or [0]
+    first = parts[told[0]]
+    for number in told[1:]:
+        other = parts[number]
+        same_levels = first.kind != "ordered" or other.words == first.words
+        if other.kind != first.kind or not same_levels:
+            levels = "" if same_levels else f" with levels {some(other.words)}"
+            raise ValueError(
+                f"{reader}, block {number}: column {name!r} holds a {other.kind}{levels} but a "
+                f"{first.kind} in block {told[0]}; all blocks should hold the same"
+            )
+    sizes = [part.codes.size if part.numbers is None else part.numbers.size for part in parts]
+    if first.numbers is not None:
+        numbers_ = [
+            np.full(size, np.nan) if part.numbers is None else part.numbers
+            for part, size in zip(parts, sizes)
+        ]
+        return Values(first.kind, np.concatenate(numbers_), None, first.words)
+    words = first.words
+    if first.kind == "text":
+        words = tuple(sorted({word for number in told for word in parts[number].words}))
+    place = {word: at for at, word in enumerate(words)}
+    codes = []
+    for number, (part, size) in enumerate(zip(parts, sizes)):
+        if number not in told:
+            codes.append(np.full(size, -1, dtype=np.int64))
+        else:
+            # Position -1 is the missing value.
+            codes.append(np.array([*(place[word] for word in part.words), -1])[part.codes])
+    return Values(first.kind, None, np.concatenate(codes), words)
+
+
+def as_category(values: Values) -> Values:
+    """A column that was asked for as a category (``kinds``)."""
+    if values.numbers is None:
+        return values
+    if values.kind == "ordered":
+        codes = np.where(np.isnan(values.numbers), -1, values.numbers).astype(np.int64)
+        return Values("text", None, codes, values.words)
+    return _numbers_as_words(values.numbers)

@@ -1,0 +1,280 @@
+"""Where rows live. ``Rows`` hands out tiles of a matrix to kernels, in a fixed order.
+
+The matrix is an array in memory, a ``.npy`` file, or blocks that a reader gives; files and readers
+are read again in each pass, a few tiles or blocks at a time. Tile boundaries depend on shape and
+storage only, results come back in tile order whatever thread made them, and BLAS is held to one
+thread: the same bits for any number of threads, and for a file as for the array in it (but for
+small arrays of many columns, which have forms of the balance of their own: docs/scale.md).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from copy import copy
+from itertools import groupby, islice, pairwise
+from typing import Any
+
+import joblib
+import numpy as np
+import scipy.sparse as sp
+
+from .._arrays import add_up, csr_rows, take_columns
+from .._buffers import detached, release, scratch
+from .._parallel import Later, Threads, one_blas_thread
+
+# Elements of a tile: about what a core's own cache holds. A CSR tile costs its stored entries
+# until a kernel asks for it dense, so it may be larger.
+DENSE_TILE = 2**18
+
+
+SPARSE_TILE = 2**22
+
+
+# Rows of a CSR tile that no kernel asks for dense.
+TALL_TILE = 2**13
+
+
+# Elements of the largest tile of a block: 64 MB in float32.
+LARGEST_TILE = 2**24
+
+
+# Tiles of a block whose sums are added before they are added to the others: on a cluster they
+# travel as one.
+GROUP = 16
+
+
+# Entries of a matrix that one thread passes through in the time that it takes to share them.
+ONE_JOB = 2**21
+
+
+def tile_rows(shape: tuple[int, int], sparse: bool) -> int:
+    """Rows of a tile; a function of the shape and the kind of storage alone."""
+    if sparse:
+        return int(np.clip(SPARSE_TILE // max(shape[1], 1), 1024, 8192))
+    # Not fewer than 512 rows: each tile costs d x t additions whatever its height.
+    most = int(np.clip(DENSE_TILE // max(shape[1], 1), 512, 8192))
+    count = -(-shape[0] // most)
+    # A few tiles are of one height: a thread with the short one would wait for the others.
+    return -(-shape[0] // count) if 1 < count <= 4 else most
+
+
+def tile_rows_of_blocks(d: int) -> int:
+    """Rows of a tile that is cut from a block: as in memory up to 128 columns, then 16 d.
+
+    A tile's d x d sums may have to travel: they should be small beside the tile.
+    """
+    usual = tile_rows((0, d), sparse=False)
+    return max(usual, min(16 * d, LARGEST_TILE // max(d, 1)))
+
+
+class Rows:
+    """A matrix as tiles of C-contiguous rows.
+
+    X           ndarray (float32, float64, or small integers and bool, expanded tile by tile), CSR,
+                NpyFile or Blocks
+    dtype       of the arithmetic: float32 for float32 and small-integer storage, else float64
+    shift       subtracted from each dense tile: columns far from 0 lose digits in every product
+    n_threads   threads over tiles; None = one per core
+    resident    whether X is in memory
+    groups      numbers of tiles whose sums are added first, see ``total``
+    """
+
+    def __init__(self, X: Any, *, shift: np.ndarray | None = None, n_threads: int | None = None):
+        self.X, self.sparse = X, sp.issparse(X)
+        self.resident = self.sparse or isinstance(X, np.ndarray)
+        self.n, self.d = X.shape
+        self.dtype = np.dtype(np.float64 if X.dtype == np.float64 else np.float32)
+        self.shift = None if shift is None else shift.astype(self.dtype)
+        self.bounds = cut(0, self.n, tile_rows(X.shape, self.sparse)) if self.resident else (
+            X.bounds()
+        )  # fmt: skip
+        self.places = self.bounds
+        self.groups = in_groups(self.bounds, getattr(X, "starts", None))
+        self.n_threads = joblib.cpu_count() if n_threads is None else n_threads
+        self._by_column: Any = None
+        self._threads = Threads()
+
+    def with_shift(self, shift: np.ndarray | None) -> Rows:
+        return Rows(self.X, shift=shift, n_threads=self.n_threads)
+
+    def tall(self) -> Rows:
+        """CSR rows in taller tiles, for kernels that leave them CSR: short calls of many threads
+        wait for each other."""
+        if self.places is not self.bounds:
+            return self
+        tall = copy(self)
+        tall.bounds = tall.places = cut(0, self.n, TALL_TILE)
+        tall.groups = in_groups(tall.bounds)
+        return tall
+
+    def some(self, most: int) -> Rows:
+        """Every so many-th tile, about ``most`` rows in all; ``places`` are their bounds here."""
+        step = -(-self.n // most)
+        few = copy(self)
+        few.places = self.places[::step]
+        few.bounds = stacked([stop - start for start, stop in few.places])
+        few.n, few.groups = few.bounds[-1][1], in_groups(few.bounds)
+        return few
+
+    def tile(self, number: int, dense: bool = True, out: Callable = np.empty) -> Any:
+        """Rows of one tile in the arithmetic's dtype; CSR stays CSR unless ``dense``.
+
+        ``out(shape, dtype)`` gives the memory for a dense tile that is not X itself.
+        """
+        start, stop = self.places[number]
+        if self.sparse:
+            part = csr_rows(self.X, start, stop)
+            if part.dtype != self.dtype:
+                part = part.astype(self.dtype)
+            return part.toarray() if dense else part
+        if self.resident:
+            part = self.X[start:stop]
+        else:
+            part = self.X.read(start, stop, self._threads.submit)
+        return expanded(part, self.dtype, self.shift, out)
+
+    def columns(self, which: np.ndarray) -> np.ndarray:
+        """Whole columns, dense and copied: for quantiles and for the form with n < d."""
+        if not self.resident:
+            out = np.empty((self.n, len(which)), dtype=self.dtype)
+            for (start, stop), part in zip(self.bounds, self.map(lambda tile: tile[:, which])):
+                out[start:stop] = part
+            return out
+        if self.sparse:
+            if self._by_column is None:
+                self._by_column = self.X.tocsc()
+            return self._by_column[:, which].toarray().astype(self.dtype, copy=False)
+        out = take_columns(self.X, which)
+        out = out.astype(self.dtype, copy=np.may_share_memory(out, self.X))
+        return out if self.shift is None else out - self.shift[which]
+
+    def take(self, which: np.ndarray) -> np.ndarray:
+        """A few rows, dense."""
+        if self.resident:
+            part = self.X[which]
+            part = (part.toarray() if self.sparse else part).astype(self.dtype)
+        else:
+            part = np.empty((len(which), self.d), dtype=self.dtype)
+            for place in np.argsort(which, kind="stable"):
+                part[place] = self.X.read(int(which[place]), int(which[place]) + 1)[0]
+        return part if self.shift is None else part - self.shift
+
+    def map(
+        self,
+        kernel: Callable,
+        *vectors: np.ndarray,
+        message: Any = None,
+        dense: bool = True,
+        adds: bool = False,
+    ) -> Iterator[Any]:
+        """kernel(tile, rows of each vector ..., message) for each tile, results in tile order.
+
+        ``adds`` says that the results are for ``total``: rows that are elsewhere add up groups
+        where they are.
+        """
+
+        def call(number: int) -> Any:
+            start, stop = self.bounds[number]
+            # Equal weights may be one number for all rows; BLAS wants them side by side.
+            parts: list[Any] = [np.ascontiguousarray(v[start:stop]) for v in vectors]
+            if message is not None:
+                parts.append(message)
+            tile = self.tile(number, dense, for_a_tile)
+            return without_the_tile(kernel(tile, *parts), tile)
+
+        return self.run(call, range(len(self.bounds)))
+
+    def gather(self, kernel: Callable, *vectors: np.ndarray, **how: Any) -> np.ndarray:
+        """Like map for a kernel that returns one number per row: the whole vector, float64."""
+        out = np.empty(self.n)
+        for (start, stop), part in zip(self.bounds, self.map(kernel, *vectors, **how)):
+            out[start:stop] = part
+        return out
+
+    def total(self, parts: Iterable[tuple]) -> list[Any]:
+        """Sums of tuples of arrays, one for each tile: over groups, then over these, in float64."""
+        parts = iter(parts)
+        return add_up(add_up(islice(parts, count)) for count in self.groups)
+
+    def run(self, function: Callable, items: Iterable) -> Iterator[Any]:
+        """function(item) for each item, in order, on the threads."""
+        return self._threads.run(function, items)
+
+    def later(self, function: Callable[[], Any]) -> Later:
+        """A call over the rows, put off until a kernel says that it is busy (``begin_later``) or
+        until its result is asked for. Of many rows at once: it keeps all threads busy itself."""
+        if len(self.bounds) > 1 and self.n * self.d > ONE_JOB:
+            result = function()
+            return self._threads.later(lambda: result)
+        return self._threads.later(function)
+
+    def begin_later(self) -> None:
+        self._threads.begin_later()
+
+    @contextmanager
+    def threads(self) -> Iterator[Rows]:
+        """Threads for the time of a fit, BLAS held to one thread each."""
+        before = self._threads
+        with one_blas_thread(), ExitStack() as after:
+            after.callback(release)
+            self._threads = after.enter_context(Threads(self.n_threads))
+            after.callback(setattr, self, "_threads", before)
+            yield self
+
+
+def expanded(part: np.ndarray, dtype: Any, shift: np.ndarray | None, out: Callable) -> np.ndarray:
+    """Stored rows in the dtype of the arithmetic, less the shift; as they are where that is so."""
+    if shift is None and part.dtype == dtype:
+        return part
+    tile = out(part.shape, dtype)
+    if shift is None:
+        np.copyto(tile, part)
+    elif part.dtype == dtype:
+        np.subtract(part, shift, out=tile)
+    else:
+        np.copyto(tile, part)
+        tile -= shift
+    return tile
+
+
+def for_a_tile(shape: tuple, dtype: Any) -> np.ndarray:
+    return scratch("tile", shape, dtype)
+
+
+def without_the_tile(result: Any, tile: Any) -> Any:
+    """A kernel's result; copied where it is part of the tile, whose memory is used again."""
+    return detached(result, tile) if isinstance(tile, np.ndarray) else result
+
+
+def stacked(sizes: Iterable[int]) -> list[tuple[int, int]]:
+    """Bounds of pieces that stand one under the other."""
+    ends = [0, *np.cumsum(list(sizes), dtype=np.int64).tolist()]
+    return list(pairwise(ends))
+
+
+def in_groups(bounds: list[tuple[int, int]], starts: Sequence[int] | None = None) -> list[int]:
+    """Numbers of tiles of groups; none holds tiles of two blocks, which begin at ``starts``."""
+    blocks = [0] * len(bounds) if starts is None else [bisect_right(starts, b) for b, _ in bounds]
+    sizes = [len(list(tiles)) for _, tiles in groupby(blocks)]
+    return [stop - start for size in sizes for start, stop in cut(0, size, GROUP)]
+
+
+def cut(start: int, stop: int, step: int) -> list[tuple[int, int]]:
+    return [(i, min(i + step, stop)) for i in range(start, stop, step)]
+
+
+def aligned(block: np.ndarray, dtype: Any = None) -> np.ndarray:
+    """Rows next to each other, at an address that suits their type: what came over a wire may lie
+    anywhere, and then NumPy does not add with BLAS, which ends in other last digits."""
+    return np.require(block, dtype=dtype, requirements=["C", "A"])
+
+
+def as_rows(X: Any, n_threads: int | None) -> Rows:
+    if sp.issparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    if isinstance(X, np.ndarray) and not X.flags.aligned:
+        X = aligned(X)
+    return Rows(sp.csr_array(X) if sp.issparse(X) else X, n_threads=n_threads)

@@ -1,0 +1,351 @@
+"""A matrix becomes columns of the distance, treatments, and the pairs to balance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from .._arrays import add_up
+from .._balance import Pairs, Treatments
+from .._data.columns import as_frame
+from .._data.tiled import Rows
+from .._kmeans import Distance, Form, weighted_cuts
+from .stats import Columns, Layout, describe_columns, shift_for
+
+# Bytes of whole columns of rows outside memory that are held at a time, and one at least.
+COLUMNS_AT_A_TIME = 2**27
+
+
+def make_treatments(
+    rows: Rows, a: np.ndarray, columns: Columns, layout: Layout, n_bins: int
+) -> Treatments:
+    """One indicator for a two-valued column (the larger value is treated), one per level of an
+    ordered one, one per weighted quantile bin for any other, none for a constant one. Missing
+    values are in none of them. In the (shifted) values of ``rows``."""
+    shift = np.zeros(rows.d) if rows.shift is None else rows.shift.astype(np.float64)
+    column, above, upto = [], [], []
+    varies = columns.high > columns.low
+    plain = columns.two_valued & (layout.absent < 0)
+    binned = [k for k in np.flatnonzero(varies & ~plain) if layout.levels[k] is None]
+    whole = whole_columns(rows, a, np.array(binned, dtype=np.intp), layout)
+    halfway = columns.low + (columns.high - columns.low) / 2 - shift
+    simple = plain & np.array([levels is None for levels in layout.levels], dtype=bool)
+    for k in np.flatnonzero(varies & ~simple):
+        levels, two_values = layout.levels[k], False
+        if levels is not None:
+            levels = np.asarray(levels, dtype=np.float64) - shift[k]
+            cuts = (levels[:-1] + levels[1:]) / 2
+            two_values = levels.size == 2
+        else:
+            values, weight = next(whole)
+            if not weight.any():
+                continue
+            cuts = weighted_cuts(values, weight, n_bins)
+            if layout.absent[k] >= 0:
+                known = values[weight > 0]
+                third = (known != known.min()) & (known != known.max())
+                two_values = cuts.size == 1 and not third.any()
+        above_k, upto_k = [-np.inf, *cuts], [*cuts, np.inf]
+        if two_values:
+            above_k, upto_k = above_k[1:], upto_k[1:]
+        column.extend([k] * len(above_k))
+        above.extend(above_k)
+        upto.extend(upto_k)
+    alone = np.flatnonzero(varies & simple)
+    used = np.concatenate([alone, np.array(column, dtype=np.intp)])
+    lower = np.concatenate([halfway[alone], above])
+    upper = np.concatenate([np.full(alone.size, np.inf), upto])
+    order = np.argsort(used, kind="stable")
+    used = used[order]
+    zero_one = columns.two_valued & (columns.low == 0) & (columns.high == 1)
+    as_is = rows.shift is None and bool(zero_one[used].all())
+    absent = layout.absent[used]
+    return Treatments(
+        used,
+        lower[order].astype(float),
+        upper[order].astype(float),
+        as_is,
+        absent if (absent >= 0).any() else None,
+    )
+
+
+def whole_columns(rows: Rows, a: np.ndarray, which: np.ndarray, layout: Layout) -> Iterator[tuple]:
+    """Values of each column and the weights that count for its quantiles (0 where missing).
+
+    Rows outside memory are read as rarely as the room for columns allows; columns of small integers
+    in one pass, as the weight of each of their values.
+    """
+    if not rows.resident and rows.X.dtype.itemsize == 1:
+        yield from small_integers(rows, a, which)
+        return
+    at_a_time = 1 if rows.resident else max(1, COLUMNS_AT_A_TIME // (rows.n * rows.dtype.itemsize))
+    for first in range(0, which.size, at_a_time):
+        some = which[first : first + at_a_time]
+        absent = np.unique(layout.absent[some][layout.absent[some] >= 0])
+        found = rows.columns(np.concatenate([some, absent]) if not rows.resident else some)
+        for place, k in enumerate(some):
+            weight, noted = a, layout.absent[k]
+            if noted >= 0:
+                if rows.resident:
+                    missing = rows.columns(np.array([noted]))[:, 0]
+                else:
+                    missing = found[:, some.size + np.searchsorted(absent, noted)]
+                weight = a * (missing == 0)
+            yield found[:, place], weight
+
+
+def small_integers(rows: Rows, a: np.ndarray, which: np.ndarray) -> Iterator[tuple]:
+    """The values that one byte can hold, shifted as the rows are, and their weights."""
+    shift = np.zeros(rows.d, rows.dtype) if rows.shift is None else rows.shift
+    low = -128 if rows.X.dtype == np.int8 else 0
+    cells = 256 * np.arange(which.size)
+    own = shift[which]
+
+    def weigh(tile: np.ndarray, a_: np.ndarray) -> tuple:
+        values = np.rint(tile[:, which] + own).astype(np.int64) - low + cells
+        weights = np.repeat(a_, which.size)
+        return (np.bincount(values.ravel(), weights=weights, minlength=256 * which.size),)
+
+    if which.size:
+        total = add_up(rows.map(weigh, a))[0].reshape(which.size, 256)
+        for k, weight in zip(which, total):
+            yield np.arange(low, low + 256).astype(rows.dtype) - shift[k], weight
+
+
+def make_pairs(
+    columns: Columns,
+    treatments: Treatments,
+    layout: Layout,
+    suspects: np.ndarray | None,
+    scale: np.ndarray,
+    shift: np.ndarray | None,
+) -> list[Pairs]:
+    """The rectangles of D: all pairs of different sources, or those with exactly one suspect."""
+    gap = np.where(columns.two_valued, columns.high - columns.low, np.nan)
+    centre = columns.mean if shift is None else columns.mean - shift
+    if suspects is None:
+        k = np.flatnonzero(~layout.notes)
+        masked = same_source(layout.source[k], layout.source[treatments.column])
+        symmetric = bool(columns.two_valued.all()) and np.array_equal(k, treatments.column)
+        return [Pairs(k, treatments, masked, scale[k], centre[k], gap[k], symmetric)]
+    is_suspect = np.zeros(columns.low.size, dtype=bool)
+    is_suspect[suspects] = True
+    nothing = (np.zeros(0, np.intp), np.zeros(0, np.intp))
+    rectangles = []
+    for features in (~is_suspect, is_suspect):
+        # Features of one side against treatments of the other.
+        of_others = np.flatnonzero(~features[treatments.column])
+        k = np.flatnonzero(features & ~layout.notes)
+        if k.size and of_others.size:
+            others = treatments.take(of_others)
+            rectangles.append(Pairs(k, others, nothing, scale[k], centre[k], gap[k]))
+    return rectangles
+
+
+def same_source(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All (k, j) with left[k] == right[j]; no left x right matrix is made."""
+    order = np.argsort(left, kind="stable")
+    first = np.searchsorted(left[order], right)
+    count = np.searchsorted(left[order], right, side="right") - first
+    j = np.repeat(np.arange(right.size), count)
+    within = np.arange(j.size) - np.repeat(np.cumsum(count) - count, count)
+    return order[np.repeat(first, count) + within], j
+
+
+def indicators(rows: Rows, treatments: Treatments) -> Any:
+    """Indicators of some treatments for all rows, n x q in CSR."""
+
+    def of_tile(tile: Any) -> Any:
+        T = treatments.of_sparse(tile).dense() if sp.issparse(tile) else treatments.of(tile)
+        return sp.csr_array(T.astype(np.float64))
+
+    return sp.vstack(list(rows.map(of_tile, dense=False)), format="csr")
+
+
+class Encoded(NamedTuple):
+    """A matrix made ready for the solver."""
+
+    rows: Rows
+    a: np.ndarray
+    columns: Columns
+    layout: Layout
+    suspects: np.ndarray | None
+    distance: Distance
+    treatments: Treatments
+    rectangles: list[Pairs]
+    scale: np.ndarray
+
+    @property
+    def names(self) -> list[str]:
+        """Of the encoded columns."""
+        given = self.layout.names
+        return [f"column {k}" for k in range(self.rows.d)] if given is None else list(given)
+
+    @property
+    def sources(self) -> np.ndarray:
+        return self.layout.source
+
+    @property
+    def source_names(self) -> list[str]:
+        return self.names if self.layout.sources is None else list(self.layout.sources)
+
+
+def encode(
+    rows: Rows,
+    a: np.ndarray,
+    *,
+    suspects: np.ndarray | None,
+    cluster_on: str,
+    n_bins: int,
+    standardise: bool,
+    layout: Layout | None = None,
+    column_scale: str | None = None,
+    row_scale: str | None = None,
+    shift: Any = "measured",
+) -> Encoded:
+    """``shift``: what is subtracted from the columns (an array or None), or "measured": their
+    means where that is needed."""
+    layout = layout or Layout.plain(rows.d)
+    columns = describe_columns(rows, a, layout)
+    if isinstance(shift, str):
+        shift = shift_for(columns, layout, rows.sparse)
+    rows = rows.with_shift(shift)
+    treatments = make_treatments(rows, a, columns, layout, n_bins)
+    if standardise:
+        scale = np.divide(1.0, columns.sd, out=np.zeros(rows.d), where=columns.sd > 0)
+    else:
+        scale = np.ones(rows.d)
+    in_distance = ~layout.notes
+    if suspects is not None and cluster_on == "rest":
+        in_distance[suspects] = False
+    which = np.flatnonzero(in_distance)
+    if row_scale == "auto":
+        row_scale = "unit" if notes_presence(rows, columns, layout, which) else None
+    distance = scaled_distance(rows, a, columns, layout, which, column_scale, row_scale == "unit")
+    return Encoded(
+        rows,
+        a,
+        columns,
+        layout,
+        suspects,
+        distance,
+        treatments,
+        make_pairs(columns, treatments, layout, suspects, scale, rows.shift),
+        scale,
+    )
+
+
+def scaled_distance(
+    rows: Rows,
+    a: np.ndarray,
+    columns: Columns,
+    layout: Layout,
+    which: np.ndarray,
+    column_scale: str | None,
+    unit: bool,
+) -> Distance:
+    """The distance over some columns, their scales and the rows' lengths as asked for."""
+    distance = make_distance(columns, layout, which)
+    if column_scale is None and not unit:
+        return distance
+    N, shift = float(a.sum()), 0.0 if rows.shift is None else rows.shift[which]
+    form = make_form(columns, layout, which, N, column_scale, unit)
+    distance = replace(distance, form=replace(form, offset=form.offset + shift))
+    if distance.variances is None:
+        return distance
+    return replace(distance, variances=distance.variances * form.scale**2)
+
+
+def make_distance(columns: Columns, layout: Layout, which: np.ndarray) -> Distance:
+    """The distance over some columns; their variances, of observed values, set its factors."""
+    absent = layout.absent[which]
+    at = np.flatnonzero(absent >= 0)
+    if at.size == 0:
+        return Distance(which)
+    variances = columns.sd[which] ** 2
+    # A missing value holds the mean and adds nothing to the sum of squares.
+    variances[at] /= np.maximum(1.0 - columns.mean[absent[at]], 1e-12)
+    return Distance(which, at, absent[at], variances)
+
+
+def notes_presence(rows: Rows, columns: Columns, layout: Layout, which: np.ndarray) -> bool:
+    """Whether rows are like documents: an array (no table) whose columns say absent or present, or
+    sparse counts. Only then is the length of a row a matter of how much was noted, not of what."""
+    if layout.sources is not None:
+        return False
+    if rows.sparse:
+        return bool((columns.low[which] >= 0).all())
+    varies = columns.high[which] > columns.low[which]
+    return bool(columns.two_valued[which][varies].all())
+
+
+def make_form(
+    columns: Columns, layout: Layout, which: np.ndarray, N: float, scale: str | None, unit: bool
+) -> Form:
+    """Scales of the columns of a distance, for rows that are not shifted.
+
+    "sd": one over the starting standard deviation. "idf": two-valued columns, absent 0 and present
+    1, times log((1 + N) / (1 + N p)) + 1 with p the share of rows where it is present, as
+    scikit-learn's TfidfTransformer. Two-valued columns are 0 and a number also where rows are
+    brought to length 1, which depends on where 0 is.
+    """
+    two = columns.two_valued[which] & (layout.absent[which] < 0)
+    gap = columns.high[which] - columns.low[which]
+    if scale == "idf":
+        for k in which[~two & (gap > 0)][:1]:
+            raise ValueError(
+                f"column_scale='idf' is defined for two-valued columns (absent, present), and "
+                f"{layout.called(k)} has more values; use 'sd' or None"
+            )
+        present = (columns.mean[which] - columns.low[which]) / np.where(gap > 0, gap, 1.0)
+        factor = (np.log((1.0 + N) / (1.0 + N * present)) + 1.0) / np.where(gap > 0, gap, 1.0)
+    elif scale == "sd":
+        sd = columns.sd[which]
+        factor = np.divide(1.0, sd, out=np.zeros(sd.size), where=sd > 0)
+    else:
+        factor = np.ones(which.size)
+    offset = np.where(two & ((scale == "idf") | unit), -columns.low[which], 0.0)
+    return Form(offset, factor, unit)
+
+
+def encode_for(model: Any, X: Any, sample_weight: Any = None) -> Encoded:
+    """The rows of a fit, or some of them, as the fit saw them: distance, treatments and pairs of
+    ``model``. Of some rows, deviations and quantile bins are their own."""
+    encoder = model.encoder_
+    if encoder is not None:
+        matrix, layout = encoder.read(X).matrix, encoder.layout()
+    else:
+        frame = as_frame(X)
+        X = X if frame is None else frame.to_numpy()
+        matrix = sp.csr_array(X) if sp.issparse(X) else np.ascontiguousarray(X)
+        if matrix.dtype not in (np.float32, np.float64, np.uint8, np.int8, np.bool_):
+            matrix = matrix.astype(np.float64)
+        layout = Layout.plain(matrix.shape[1], getattr(model, "feature_names_in_", None))
+    n = matrix.shape[0]
+    suspects = None
+    if model.suspects_ is not None:
+        suspects = np.flatnonzero(np.isin(layout.source, model.suspects_))
+    encoded = encode(
+        Rows(matrix, n_threads=model.n_threads),
+        np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
+        suspects=suspects,
+        cluster_on=getattr(model, "cluster_on", "all"),
+        n_bins=model.n_bins,
+        standardise=model.scale == "relative",
+        layout=layout,
+        shift=model._shift,
+    )
+    distance = getattr(model, "_distance", None)
+    if distance is None:
+        return encoded
+    if distance.effects is None:
+        return encoded._replace(distance=replace(encoded.distance, form=distance.form))
+    # With effects the balance looks at corrected features, from one side.
+    forward = [p for p in encoded.rectangles if not np.isin(p.features, suspects).any()]
+    return encoded._replace(
+        distance=distance, rectangles=[replace(p, effects=distance.effects) for p in forward]
+    )

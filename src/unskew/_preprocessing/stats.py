@@ -1,0 +1,153 @@
+"""Where the columns of a matrix come from, and weighted facts about each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from .._arrays import weighted_sum
+from .._buffers import scratch
+from .._data.tiled import Rows
+
+# Columns whose mean is more than this many standard deviations from 0 are shifted by it.
+FAR_FROM_ZERO = 8.0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the columns of a matrix come from.
+
+    names     of the columns, readable; None for "column 3"
+    source    position of the source column that each was made of; pairs of one source never count
+    absent    for each column the 0/1 column that notes its missing values (which hold 0), or -1
+    notes     True for those 0/1 columns: treatments, but neither features nor in the distance
+    levels    for each column its values in order where every one is a treatment (ordered
+              categories), else None: two values make one treatment, more make quantile bins
+    sources   names of the source columns; None where they are the columns
+    """
+
+    names: tuple[str, ...] | None
+    source: np.ndarray
+    absent: np.ndarray
+    notes: np.ndarray
+    levels: tuple
+    sources: tuple[str, ...] | None = None
+
+    @classmethod
+    def plain(cls, d: int, names: Any = None) -> Layout:
+        """Each column its own source, nothing missing."""
+        return cls(
+            None if names is None else tuple(map(str, names)),
+            np.arange(d),
+            np.full(d, -1),
+            np.zeros(d, dtype=bool),
+            (None,) * d,
+        )
+
+    def called(self, k: int) -> str:
+        return f"column {k} of X" if self.names is None else f"column {self.names[k]!r} of X"
+
+
+class Columns(NamedTuple):
+    """Weighted facts about each column; rows of weight 0 do not count."""
+
+    low: np.ndarray
+    high: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+    two_valued: np.ndarray
+
+
+def describe_columns(rows: Rows, a: np.ndarray, layout: Layout | None = None) -> Columns:
+    """Two passes: range and mean, then the spread about it and whether a third value occurs.
+
+    Refuses, by name, columns with values that are not finite or whose squares are not.
+    """
+    N = float(a.sum())
+    largest = np.sqrt(np.finfo(rows.dtype).max / rows.d) / 4
+    rows = rows.tall() if rows.sparse else rows
+
+    called = (layout or Layout.plain(rows.d)).called
+
+    def ends(tile: Any) -> tuple:
+        low, high = tile.min(axis=0), tile.max(axis=0)
+        return (low.toarray().ravel(), high.toarray().ravel()) if sp.issparse(tile) else (low, high)
+
+    def first(tile: Any, a_: np.ndarray) -> tuple:
+        low, high = ends(tile)
+        size = np.maximum(np.abs(low), np.abs(high))
+        present = a_ > 0
+        if not present.all():
+            tile, a_ = tile[present], a_[present]
+            if tile.shape[0] == 0:
+                return np.full(rows.d, np.inf), np.full(rows.d, -np.inf), np.zeros(rows.d), size
+            low, high = ends(tile)
+        return low, high, a_ @ tile if sp.issparse(tile) else weighted_sum(a_, tile), size
+
+    low, high = np.full(rows.d, np.inf), np.full(rows.d, -np.inf)
+    total, size = np.zeros(rows.d), np.zeros(rows.d)
+    for part_low, part_high, part, part_size in rows.map(first, a, dense=False):
+        low, high, total = np.minimum(low, part_low), np.maximum(high, part_high), total + part
+        size = np.maximum(size, part_size)
+    for k in np.flatnonzero(~(size <= largest))[:1]:
+        if not np.isfinite(size[k]):
+            what = "NaN" if np.isnan(size[k]) else "inf"
+            raise ValueError(
+                f"{called(k)} contains {what}; all values of an array should be finite. Fill them "
+                "in, or give a table (pandas, polars), whose missing values are understood"
+            )
+        raise ValueError(
+            f"{called(k)} has values of size {size[k]:.3g}; they should be <= {largest:.3g} so "
+            f"that squared distances do not overflow in {rows.dtype}. Rescale it"
+        )
+    mean = total / N
+
+    def second(tile: Any, a_: np.ndarray) -> tuple:
+        if sp.issparse(tile):
+            # Rows without the entry are at 0: their part of the spread is closed form below.
+            entries = tile.tocoo()
+            data, weight = entries.data.astype(np.float64), a_[entries.row]
+            about = (data - mean[entries.col]) ** 2 - mean[entries.col] ** 2
+            third = (data != low[entries.col]) & (data != high[entries.col]) & (weight > 0)
+            d = rows.d
+            stored = np.bincount(entries.col[weight > 0], minlength=d)
+            return (
+                np.bincount(entries.col, weights=weight * about, minlength=d),
+                np.bincount(entries.col, weights=third, minlength=d),
+                stored,
+            )
+        third = np.not_equal(tile, low, out=scratch("third", tile.shape, bool))
+        third &= np.not_equal(tile, high, out=scratch("not high", tile.shape, bool))
+        third &= (a_ > 0)[:, None]
+        away = np.subtract(tile, mean, out=scratch("wide", tile.shape, np.float64))
+        np.multiply(away, away, out=away)
+        count = np.count_nonzero(third, axis=0)
+        return a_ @ away, count, np.full(rows.d, (a_ > 0).sum())
+
+    spread, third, stored = (np.zeros(rows.d) for _ in range(3))
+    for part, part_third, part_stored in rows.map(second, a, dense=False):
+        spread, third, stored = spread + part, third + part_third, stored + part_stored
+    variance = np.maximum(spread / N + (mean**2 if rows.sparse else 0.0), 0.0)
+    # An implicit zero can itself be the third value.
+    zeros = stored < (a > 0).sum()
+    third = third + (zeros & (low != 0) & (high != 0))
+    sd = np.where(high > low, np.sqrt(variance), 0.0)
+    for k in np.flatnonzero((high > low) & (sd == 0))[:1]:
+        raise ValueError(
+            f"{called(k)} varies by {high[k] - low[k]:.3g}, whose square is 0 in floating point. "
+            "Rescale it"
+        )
+    return Columns(low, high, mean, sd, (third == 0) & (high > low))
+
+
+def shift_for(columns: Columns, layout: Layout, sparse: bool) -> np.ndarray | None:
+    """Column means to subtract where columns lie far from 0; sparse data stay as they are, and so
+    do columns with gaps, whose missing values must hold 0."""
+    far = np.abs(columns.mean) > FAR_FROM_ZERO * columns.sd
+    fixed = layout.notes | (layout.absent >= 0)
+    if sparse or not (far & ~fixed & (columns.high > columns.low)).any():
+        return None
+    return np.where(fixed, 0.0, columns.mean)

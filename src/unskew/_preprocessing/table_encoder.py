@@ -1,0 +1,565 @@
+"""TableEncoder: a table of mixed types becomes a matrix that k-means and the balance can read."""
+
+from __future__ import annotations
+
+import numbers
+import re
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .._data.columns import Values, as_frame, column_names, columns_of, read_column
+from .._validation import some
+from .stats import Layout
+
+# Without max_categories a text column may have so many different values.
+MANY = 50
+# ... and one in which most values occur once is an identifier, also in a short table.
+FEW = 10
+# Text that begins like a date, year first or last.
+DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
+OTHER, MISSING = "other values", "missing"
+# Half the distance between the quartiles of a normal distribution, times 2: robust / sd.
+QUARTILES = 1.3489795003921634
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one source column is encoded; learned once, applied to every table.
+
+    kind      "number", "two-valued", "category", "ordered", "date", or "constant" (left out)
+    asked     kind that the user asked for, or None
+    centre, scale, limit, mean   of numbers: clip((x - centre) / scale, limit) - mean
+    states    of categories: what each 0/1 column stands for
+    step      value of a 0/1 column where it holds
+    note      whether a further column notes missing values
+    words     levels of an ordered column, all of them
+    levels    their encoded values, of those that occur
+    why       for a constant column
+    """
+
+    name: str
+    kind: str
+    asked: str | None = None
+    centre: float = 0.0
+    scale: float = 1.0
+    limit: float = np.inf
+    mean: float = 0.0
+    states: tuple = ()
+    step: float = 1.0
+    note: bool = False
+    empty: bool = False
+    words: tuple = ()
+    levels: tuple | None = None
+    why: str = ""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the encoded columns; the note of missing values is the last."""
+        if self.kind == "constant":
+            return []
+        if self.kind == "category":
+            shown = self.states[1:] if len(self.states) == 2 else self.states
+            if self.states == ("False", "True"):
+                return [self.name]
+            return [_state_name(self.name, state) for state in shown]
+        own = [] if self.empty else [self.name]
+        return [*own, f"{self.name} is {MISSING}"] if self.note else own
+
+    def number(self, x: np.ndarray) -> np.ndarray:
+        return np.clip((x - self.centre) / self.scale, -self.limit, self.limit) - self.mean
+
+    def readable(self, value: float) -> float:
+        """An encoded mean in the units of the table."""
+        if self.kind == "category":
+            return value / self.step
+        return (value + self.mean) * self.scale + self.centre
+
+
+def _state_name(name: str, state: str) -> str:
+    if state == MISSING:
+        return f"{name} is {MISSING}"
+    return f"{name}: {OTHER}" if state == OTHER else f"{name}={state}"
+
+
+class Read(NamedTuple):
+    """A table as a matrix. ``unknown``: for sources that have no column to note it, the rows whose
+    value is missing or was not there in the fit, and an example."""
+
+    matrix: np.ndarray
+    unknown: dict[int, tuple[np.ndarray, str]]
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """A table with columns of any type as one matrix of numbers, by rules that can be read off.
+
+    Numbers (integers, floats, dates as days): (x - median) / scale, with scale = (distance of the
+    quartiles) / 1.349, the standard deviation of a normal column; values beyond ``clip`` scales
+    count as the limit; then centred. Where the quartiles coincide the standard deviation is
+    taken. Categories (text, categorical): one column per value, 0 or category_scale / sqrt(2), so
+    that a switch from one value to another is a distance of category_scale: with 1, as much as one
+    standard deviation of a number. Two values (truth values, numbers with two values, categories
+    with two): one column, 0 or category_scale, the same distance. Ordered categories (pandas
+    ordered categoricals, polars Enum): the level's number, divided by its standard deviation.
+
+    Missing values: a category of its own for categories and truth values. For numbers and ordered
+    columns 0 stands in their place, the starting mean, and a 0/1 column "... is missing" notes
+    them; DCKM leaves them out of the distance and gives the others their weight (see there).
+
+    All of it with weights: quantiles and means are those of ``sample_weight``.
+
+    Parameters
+    ----------
+    number_scale : {"robust", "sd", "none"}, default="robust"
+        "sd": mean and standard deviation, "none": the numbers as they are (neither is clipped).
+    category_scale : float, default=1.0
+        Distance of a switch between two categories.
+    clip : float or None, default=4.0
+        With "robust": how many scales from the median the distance still grows. None: all.
+    max_categories : int or None, default=None
+        The most frequent values that get a column of their own; the rest are pooled as "other
+        values". None: no pooling, and a column with more than 50 different values (or more than 10
+        that mostly occur once) is refused, because it is an identifier or free text.
+    kinds : dict or None, default=None
+        Source name -> "category" (numbers that are codes) or "number" (levels, truth values that
+        should count as a number), where the type of the column misleads.
+    dtype : {"float32", "float64"}, default="float32"
+        Of the matrix, and with it of the arithmetic of a fit (sums over rows are in float64).
+
+    Attributes
+    ----------
+    feature_names_in_, n_features_in_
+        Source columns.
+    sources_ : ndarray of int
+        For each encoded column the position of its source.
+    kinds_ : dict
+        Source name -> "number", "two-valued", "category", "ordered", "date" or "constant".
+    ignored_ : dict
+        Source columns that are left out because they do not vary -> why.
+    recipes_ : list
+        One per source, with centre, scale, categories.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from unskew import TableEncoder
+    >>> table = pl.DataFrame({"age": [20, 40, None, 60], "site": ["A", "B", "C", "A"]})
+    >>> encoder = TableEncoder().fit(table)
+    >>> list(encoder.get_feature_names_out())
+    ['age', 'age is missing', 'site=A', 'site=B', 'site=C']
+    >>> encoder.transform(table).round(2)
+    array([[-0.67,  0.  ,  0.71,  0.  ,  0.  ],
+           [ 0.  ,  0.  ,  0.  ,  0.71,  0.  ],
+           [ 0.  ,  1.  ,  0.  ,  0.  ,  0.71],
+           [ 0.67,  0.  ,  0.71,  0.  ,  0.  ]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        *,
+        number_scale="robust",
+        category_scale=1.0,
+        clip=4.0,
+        max_categories=None,
+        kinds=None,
+        dtype="float32",
+    ):
+        self.number_scale = number_scale
+        self.category_scale = category_scale
+        self.clip = clip
+        self.max_categories = max_categories
+        self.kinds = kinds
+        self.dtype = dtype
+
+    def _check_parameters(self, names: list[str]) -> None:
+        if self.number_scale not in ("robust", "sd", "none"):
+            raise ValueError(
+                f"number_scale={self.number_scale!r} should be one of 'robust', 'sd', 'none'"
+            )
+        if self.dtype not in ("float32", "float64"):
+            raise ValueError(f"dtype={self.dtype!r} should be 'float32' or 'float64'")
+        for name, low in (("category_scale", 0.0), ("clip", 0.0)):
+            value = getattr(self, name)
+            if name == "clip" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+                raise TypeError(f"{name}={value!r} should be a number")
+            if not low < value < np.inf:
+                raise ValueError(f"{name}={value!r} should be > 0 and finite")
+        if self.max_categories is not None:
+            if isinstance(self.max_categories, bool) or not isinstance(
+                self.max_categories, numbers.Integral
+            ):
+                raise TypeError(f"max_categories={self.max_categories!r} should be an integer")
+            if self.max_categories < 1:
+                raise ValueError(f"max_categories={self.max_categories!r} should be >= 1")
+        for name, kind in (self.kinds or {}).items():
+            if name not in names:
+                raise ValueError(
+                    f"kinds names {name!r}, which is not a column of X; columns: {some(names)}"
+                )
+            if kind not in ("number", "category"):
+                raise ValueError(f"kinds[{name!r}]={kind!r} should be 'number' or 'category'")
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Learn scales and categories of a pandas, polars or pyarrow table. Returns self."""
+        self._learn(X, sample_weight)
+        return self
+
+    def fit_read(self, X: Any, sample_weight: Any = None) -> Read:
+        """``fit``, then ``read`` of the same table, each column read once."""
+        read = self._learn(X, sample_weight)
+        return self._place_all(read)
+
+    def _learn(self, X: Any, sample_weight: Any) -> list[Values]:
+        frame = as_frame(X)
+        if frame is None:
+            raise TypeError(
+                f"X is {type(X).__name__}; TableEncoder takes pandas, polars and pyarrow tables"
+            )
+        names = column_names(frame)
+        self._check_parameters(names)
+        n = len(frame)
+        if not names or n == 0:
+            raise ValueError(f"X has {n} rows and {len(names)} columns; both should be >= 1")
+        a = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        kinds = self.kinds or {}
+        read = [
+            read_column(series, name, kinds.get(name)) for name, series in columns_of(frame).items()
+        ]
+        self._learn_columns(names, read, a)
+        return read
+
+    def fit_columns(self, names: list[str], columns: Iterable[Values], a: np.ndarray) -> None:
+        """``fit`` on columns that come one at a time, each with all its rows: a table that need
+        not fit in memory."""
+        self._check_parameters(names)
+        self._learn_columns(names, columns, a)
+
+    def _learn_columns(self, names: list[str], columns: Iterable[Values], a: np.ndarray) -> None:
+        kinds = self.kinds or {}
+        recipes = [
+            self._recipe(name, values, a, kinds.get(name)) for name, values in zip(names, columns)
+        ]
+        self.recipes_ = recipes
+        self.feature_names_in_ = np.array(names, dtype=object)
+        self.n_features_in_ = len(names)
+        self.kinds_ = {r.name: r.kind for r in recipes}
+        self.ignored_ = {r.name: r.why for r in recipes if r.kind == "constant"}
+        self.sources_ = np.repeat(np.arange(len(recipes)), [len(r.columns) for r in recipes])
+        if self.sources_.size == 0:
+            raise ValueError(f"no column of X varies (columns: {some(names)}); at least one should")
+
+    # ----------------------------------------------------------------------------------- learn
+    def _recipe(self, name: str, values: Values, a: np.ndarray, asked: str | None) -> Recipe:
+        if values.codes is not None:
+            return self._category(name, values, a, asked)
+        assert values.numbers is not None
+        x, present = values.numbers, a > 0
+        missing = np.isnan(x)
+        known = present & ~missing
+        note = bool((present & missing).any())
+        if not known.any():
+            return Recipe(name, "constant", asked, why="no value is known")
+        v, weight = x[known], a[known]
+        if v.min() == v.max():
+            if note:  # that a value is there at all still tells rows apart
+                return Recipe(name, "two-valued", asked, centre=float(v[0]), note=True, empty=True)
+            shown = values.words[int(v[0])] if values.words else f"{v[0]:g}"
+            return Recipe(name, "constant", asked, why=f"every value is {shown}")
+        common = {"asked": asked, "note": note}
+        with np.errstate(over="ignore", under="ignore"):
+            squares = np.square(v - v[0])
+        if not np.isfinite(squares.sum()) or squares.max() == 0:
+            raise ValueError(
+                f"column {name!r} of X ranges from {v.min():.3g} to {v.max():.3g}, whose squares "
+                "overflow or vanish; rescale it"
+            )
+        if values.kind == "ordered":
+            mean = float(weight @ v / weight.sum())
+            sd = float(np.sqrt(weight @ (v - mean) ** 2 / weight.sum()))
+            levels = tuple(float(level) for level in (np.unique(v) - mean) / sd)
+            return Recipe(
+                name, "ordered", centre=mean, scale=sd, words=values.words, levels=levels, **common
+            )
+        if ((v == v.min()) | (v == v.max())).all():
+            # A number with two values is a category with a number's name.
+            step = float(v.max() - v.min()) / self.category_scale
+            recipe = Recipe(name, "two-valued", centre=float(v.min()), scale=step, **common)
+        else:
+            kind = "date" if values.kind == "date" else "number"
+            centre, scale, limit = self._scale(v, weight)
+            recipe = Recipe(name, kind, centre=centre, scale=scale, limit=limit, **common)
+            if recipe.number(v).min() == recipe.number(v).max():
+                recipe = Recipe(name, kind, centre=centre, scale=scale, **common)
+        if recipe.kind == "two-valued" and not note:
+            return recipe
+        mean = float(weight @ recipe.number(v) / weight.sum())
+        return Recipe(**{**recipe.__dict__, "mean": mean})
+
+    def _scale(self, v: np.ndarray, weight: np.ndarray) -> tuple[float, float, float]:
+        mean = float(weight @ v / weight.sum())
+        sd = float(np.sqrt(weight @ (v - mean) ** 2 / weight.sum()))
+        if self.number_scale == "none":
+            return 0.0, 1.0, np.inf
+        if self.number_scale == "sd":
+            return mean, sd, np.inf
+        low, middle, high = weighted_quantiles(v, weight, (0.25, 0.5, 0.75))
+        scale = (high - low) / QUARTILES
+        limit = np.inf if self.clip is None else float(self.clip)
+        return middle, scale if scale > 1e-9 * sd else sd, limit
+
+    def _category(self, name: str, values: Values, a: np.ndarray, asked: str | None) -> Recipe:
+        codes = values.codes
+        assert codes is not None
+        known = (codes >= 0) & (a > 0)
+        weight = np.bincount(codes[known], weights=a[known], minlength=len(values.words))
+        used = np.flatnonzero(weight > 0)
+        missing = bool(((codes < 0) & (a > 0)).any())
+        if values.kind == "text":
+            self._refuse_identifiers(name, used.size, int(known.sum()), values.words, used)
+        pooled = self.max_categories is not None and used.size > self.max_categories
+        if pooled:
+            # The heaviest; of equals the first in sorted order.
+            heaviest = np.argsort(-weight[used], kind="stable")[: self.max_categories]
+            used = np.sort(used[heaviest])
+        states = tuple(str(values.words[c]) for c in used)
+        states += ((OTHER,) if pooled else ()) + ((MISSING,) if missing else ())
+        if len(states) < 2:
+            why = f"every value is {states[0]!r}" if used.size else "no value is known"
+            return Recipe(name, "constant", asked, why=why)
+        step = self.category_scale * (1.0 if len(states) == 2 else 2**-0.5)
+        return Recipe(name, "category", asked, states=states, step=float(step))
+
+    def _refuse_identifiers(self, name, different, n, words, used) -> None:
+        once = different > FEW and different > n / 2
+        if self.max_categories is not None or not (different > MANY or once):
+            return
+        shown = [words[c] for c in used[:3]]
+        advice = "Leave an identifier or free text out, or pool rare values with"
+        if all(DATE.match(word) for word in shown):
+            advice = (
+                "They look like dates: turn the text into dates first (pandas: to_datetime). Or "
+                "leave the column out, or pool rare values with"
+            )
+        raise ValueError(
+            f"column {name!r} of X has {different} different values in {n} rows "
+            f"({some(shown)}); a category should have at most {MANY}. {advice} "
+            "encoder=TableEncoder(max_categories=20)"
+        )
+
+    # ----------------------------------------------------------------------------------- apply
+    def match(self, X: Any) -> Any:
+        """The table with the columns of the fit; missing and further columns are an error."""
+        check_is_fitted(self)
+        frame = as_frame(X)
+        if frame is None:
+            shape = getattr(X, "shape", (0, 0))
+            raise TypeError(
+                f"X is {type(X).__name__} of shape {shape} but the fit saw a table; give a table "
+                f"with the columns {some(list(self.feature_names_in_))}"
+            )
+        names = column_names(frame)
+        lacking = [c for c in self.feature_names_in_ if c not in names]
+        further = [c for c in names if c not in set(self.feature_names_in_)]
+        if lacking or further:
+            text = "The feature names should match those that were passed during fit."
+            if further:
+                text += f" Feature names unseen at fit time: {some(further)}."
+            if lacking:
+                text += f" Feature names seen at fit time, yet now missing: {some(lacking)}."
+            raise ValueError(text)
+        return frame
+
+    def read(self, X: Any) -> Read:
+        """The matrix, and which values could not be placed in it."""
+        frame = self.match(X)
+        columns = columns_of(frame)
+        return self._place_all(
+            [read_column(columns[r.name], r.name, r.asked) for r in self.recipes_]
+        )
+
+    def _place_all(self, read: list[Values]) -> Read:
+        n = next(v.size for v in (read[0].numbers, read[0].codes) if v is not None)
+        matrix = np.zeros((n, self.sources_.size), dtype=self.dtype)
+        unknown, at = {}, 0
+        for number, (recipe, values) in enumerate(zip(self.recipes_, read)):
+            width = len(recipe.columns)
+            if width:
+                lost = self._place(values, recipe, matrix[:, at : at + width])
+                if lost is not None:
+                    unknown[number] = lost
+            at += width
+        return Read(matrix, unknown)
+
+    def _place(self, values: Values, recipe: Recipe, out: np.ndarray):
+        """Fill in the columns of one source; returns (rows that could not be placed, example)."""
+        if recipe.kind == "category":
+            return self._place_category(values, recipe, out)
+        if values.numbers is None and values.codes is not None and (values.codes < 0).all():
+            # Nothing is known, so no type is either: an empty block is read as any kind.
+            values = Values("number", np.full(values.codes.size, np.nan), None, recipe.words)
+        if values.numbers is None:
+            held = "text" if values.kind == "text" else "truth values"
+            raise ValueError(
+                f"column {recipe.name!r} of X holds {held} but was a {recipe.kind} column in the "
+                "fit"
+            )
+        x = values.numbers
+        if recipe.kind == "ordered" and values.words != recipe.words:
+            if values.kind != "ordered":
+                raise ValueError(
+                    f"column {recipe.name!r} of X holds numbers but was an ordered category in the "
+                    f"fit, with levels {some(list(recipe.words))}"
+                )
+            place = [
+                recipe.words.index(word) if word in recipe.words else np.nan
+                for word in values.words
+            ]
+            x = np.array([*place, np.nan])[np.where(np.isnan(x), -1, x).astype(np.intp)]
+        missing = np.isnan(x)
+        if not recipe.empty:
+            encoded = recipe.number(np.where(missing, recipe.centre, x))
+            if recipe.kind == "two-valued":
+                encoded = np.clip(encoded + recipe.mean, 0.0, self.category_scale) - recipe.mean
+            out[:, 0] = np.where(missing, 0.0, encoded)
+        if recipe.note:
+            out[:, -1] = missing
+        elif missing.any():
+            return missing, "missing"
+        return None
+
+    def _place_category(self, values: Values, recipe: Recipe, out: np.ndarray):
+        if values.codes is None and np.isnan(values.numbers).all():
+            values = Values("text", None, np.full(values.numbers.size, -1), ())
+        if values.codes is None:
+            raise ValueError(
+                f"column {recipe.name!r} of X holds {values.kind}s but was a category in the fit, "
+                f"with values {some(list(recipe.states))}"
+            )
+        state = {word: i for i, word in enumerate(recipe.states)}
+        rest = state.get(OTHER, -1)
+        # Position -1 is the missing value.
+        place = np.array(
+            [state.get(str(word), rest) for word in values.words] + [state.get(MISSING, -1)]
+        )[values.codes]
+        found = place >= 0
+        if len(recipe.states) == 2:
+            out[place == 1, 0] = recipe.step
+        else:
+            rows = np.flatnonzero(found)
+            out[rows, place[rows]] = recipe.step
+        if found.all():
+            return None
+        code = values.codes[np.argmin(found)]
+        return ~found, "missing" if code < 0 else repr(str(values.words[code]))
+
+    def transform(self, X):
+        """The matrix (n, n_encoded), finite. Values that were not there in the fit are 0 in the
+        columns of their source, and counted in a warning."""
+        read = self.read(X)
+        self.warn_of_unknown(read, stacklevel=3)
+        return read.matrix
+
+    def warn_of_unknown(self, read: Read, stacklevel: int) -> None:
+        if not read.unknown:
+            return
+        parts = [
+            f"{self.feature_names_in_[s]!r} in {int(rows.sum())} rows ({example})"
+            for s, (rows, example) in read.unknown.items()
+        ]
+        warnings.warn(
+            "values that were not there in the fit, or missing where none was: "
+            + some(parts, quoted=False),
+            UserWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the encoded columns: "age", "age is missing", "site=A", ..."""
+        check_is_fitted(self)
+        return np.array([c for recipe in self.recipes_ for c in recipe.columns], dtype=object)
+
+    # --------------------------------------------------------------------------- for the engine
+    def layout(self) -> Layout:
+        """Sources, notes of missing values and levels, as the solver needs them."""
+        names = self.get_feature_names_out()
+        absent, notes = np.full(names.size, -1), np.zeros(names.size, dtype=bool)
+        levels: list = [None] * names.size
+        at = 0
+        for recipe in self.recipes_:
+            width = len(recipe.columns)
+            if recipe.note and width:
+                notes[at + width - 1] = True
+                absent[at : at + width - 1] = at + width - 1
+            if recipe.levels is not None:
+                levels[at] = recipe.levels
+            at += width
+        return Layout(
+            tuple(names),
+            self.sources_,
+            absent,
+            notes,
+            tuple(levels),
+            tuple(self.feature_names_in_),
+        )
+
+    def first_column(self, source: int) -> int:
+        return int(np.searchsorted(self.sources_, source))
+
+    def where(self, source: int, value: Any) -> tuple[int, float, float]:
+        """(column, above, upto): the interval of an encoded column in which ``source`` has
+        ``value``; None asks for the missing ones."""
+        recipe, at = self.recipes_[source], self.first_column(source)
+        if recipe.kind == "category":
+            states = recipe.states
+            word = MISSING if value is None else str(value)
+            if word not in states:
+                raise ValueError(f"{value!r} is not a value of {recipe.name!r}; {some(states)}")
+            half = recipe.step / 2
+            if len(states) == 2:
+                return (at, half, np.inf) if states[1] == word else (at, -np.inf, half)
+            return at + states.index(word), half, np.inf
+        if value is None:
+            if not recipe.note:
+                raise ValueError(f"{recipe.name!r} has no missing values")
+            return at + len(recipe.columns) - 1, 0.5, np.inf
+        if recipe.kind == "ordered":
+            if str(value) not in recipe.words:
+                raise ValueError(
+                    f"{value!r} is not a level of {recipe.name!r}; {some(recipe.words)}"
+                )
+            code = recipe.number(np.array([float(recipe.words.index(str(value)))]))[0]
+            half = 0.5 / recipe.scale
+            return at, code - half, code + half
+        if recipe.kind == "two-valued" and not recipe.empty:
+            code = recipe.number(np.array([float(value)]))[0] + recipe.mean
+            if code not in (0.0, self.category_scale):
+                raise ValueError(f"{value!r} is not one of the two values of {recipe.name!r}")
+            half = self.category_scale / 2 - recipe.mean
+            return (at, half, np.inf) if code > 0 else (at, -np.inf, half)
+        raise ValueError(
+            f"{recipe.name!r} is a {recipe.kind} column; known shares need a category (see kinds)"
+        )
+
+
+def weighted_quantiles(v: np.ndarray, weight: np.ndarray, shares: tuple) -> list[float]:
+    """The smallest value with at least such a share of the weight at or below it, averaged with
+    the next where the share is met exactly (so that the median of two values is between them)."""
+    order = np.argsort(v, kind="stable")
+    v, below = v[order], np.cumsum(weight[order])
+    out = []
+    for share in shares:
+        goal = share * below[-1]
+        at = int(np.searchsorted(below, goal * (1 - 1e-12)))
+        value = float(v[at])
+        if abs(below[at] - goal) <= 1e-12 * below[-1] and at + 1 < v.size:
+            after = v[np.searchsorted(below, below[at] * (1 + 1e-12), side="right")]
+            value = 0.5 * (value + float(after))
+        out.append(value)
+    return out

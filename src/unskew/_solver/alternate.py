@@ -1,0 +1,76 @@
+"""k-means and the weights in turn."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .. import _kmeans
+from .._kmeans import Clusters
+from .checkpoint import Progress, within
+from .problem import History, Problem, Solution, watch_nothing
+from .weights import WEIGHT_STEPS, _even, step_weights
+
+
+def descend(
+    problem: Problem, start: Any, *, max_iter, tol, watch=watch_nothing, keep=None, resume=None
+) -> Solution:
+    """k-means at fixed weights until it settles, then the weights at fixed clusters; in turn.
+
+    J never rises: each half lowers it, and a half that would not is not taken. Ends "converged"
+    when a whole round lowers J by no more than tol |J|. ``resume`` takes the place of ``start``.
+    """
+    assert problem.distance is not None
+    rows, distance = problem.rows, problem.distance
+    history, before, status, first, inside = History(), np.inf, "max_iter", 1, None
+    if resume is not None:
+        arrays, facts = resume
+        history.rows, before, first = list(facts["history"]), facts["before"], facts["round"]
+        clusters = Clusters(arrays["labels"], arrays["e"], arrays["C"])
+        inside = resume if facts["inside"] else None
+        w = arrays["y"] if inside else arrays["w"]
+    else:
+        assert start is not None
+        w, clusters, start = _even(problem), start, None
+
+    def stand(inside: bool = True, **more: Any) -> Progress:
+        arrays = {"labels": clusters.labels, "e": clusters.e, "C": clusters.C}
+        facts = {"history": history.rows, "before": before, "inside": inside}
+        return Progress({**arrays, **more}, {**facts, "round": round_ + (not inside)})
+
+    round_ = first - 1
+    for round_ in range(first, max_iter + 1):
+        if inside is None:
+            clusters, _ = _kmeans.lloyd(rows, distance, w, clusters)
+        # The old weights are handed over: nobody holds them while the new ones are sought.
+        old, keeper, small = [w], within(keep, stand), 0.1 * tol
+        del w
+        step = step_weights(
+            problem, old.pop(), clusters.e, WEIGHT_STEPS, tol=small, keep=keeper, resume=inside
+        )
+        w, J, inside, resume = step.w, step.objective, None, None
+        del step
+        terms = problem.split(w, clusters.e, J)
+        J = history.add(terms)
+        if not np.isfinite(J):
+            status = "non-finite"
+            break
+        if watch(round_, terms):
+            status = "stopped"
+            break
+        if before - J <= tol * abs(J):
+            status = "converged"
+            break
+        before = J
+        if keep is not None and round_ < max_iter:
+            keep(partial(stand, inside=False, w=w))
+    # The last weights moved the centres once more; labels, centres and weights end consistent.
+    clusters, _ = _kmeans.lloyd(rows, distance, w, clusters)
+    if status != "non-finite":
+        # The polish belongs to the last iteration.
+        last = history.rows.pop()
+        history.add(problem.terms(w, clusters.e, last["balance"] / (problem.balance_rate or 1.0)))
+    arrays = history.arrays()
+    return Solution(w, clusters, float(arrays["objective"][-1]), arrays, round_, status)

@@ -1,0 +1,107 @@
+"""The authors' procedure."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .. import _kmeans
+from .._kmeans import Clusters, Distance
+from .checkpoint import Progress
+from .problem import History, Problem, Solution, watch_nothing
+
+
+def follow_paper(
+    problem: Problem, start: Any, *, max_iter, tol, watch=watch_nothing, keep=None, resume=None
+) -> Solution:
+    """The published steps, kept as they are where they differ from the text.
+
+    w = v^2, v starts at 1 (0 for an absent row). Each iteration: centres, then labels, once;
+    extrapolate v by t/(t+3); one gradient step whose size is halved until a quadratic bound holds
+    and never grows again. The k-means part of the gradient is half of its own derivative: so is
+    the authors'. Stops when J changes by less than tol, not relative.
+    """
+    rows, distance = problem.rows, problem.distance
+    v = np.sqrt(problem.a)
+    v_before, step = v.copy(), 1.0
+    clusters, history = start, History()
+    e = np.zeros(rows.n)
+    status, first = "max_iter", 1
+    if resume is not None:
+        arrays, facts = resume
+        v, v_before, step = arrays["v"], arrays["v_before"], facts["step"]
+        history.rows, first = list(facts["history"]), facts["iteration"] + 1
+        if "labels" in arrays:
+            clusters = Clusters(arrays["labels"], arrays["e"], arrays["C"])
+
+    def stand() -> Progress:
+        arrays = {"v": v, "v_before": v_before}
+        if clusters is not None:
+            arrays |= {"labels": clusters.labels, "e": clusters.e, "C": clusters.C}
+        facts = {"step": step, "iteration": iteration, "history": history.rows}
+        return Progress(arrays, facts)
+
+    iteration = first - 1
+    for iteration in range(first, max_iter + 1):
+        sweep = None
+        if clusters is not None and distance is not None:
+            # The balance does not look at labels: of few rows both are found at the same time.
+            sweep = rows.later(partial(_sweep_of_paper, rows, distance, v * v, clusters))
+        v_last = v
+        v = v + iteration / (iteration + 3) * (v - v_before)
+        w = v * v
+        balance = problem.balance_and_gradient(w)
+        if sweep is not None:
+            clusters = sweep.result()
+            e = clusters.e
+        J, gradient = problem.with_other_terms(w, e, *balance)
+        # dJ/dv = 2 v dJ/dw, except that the authors' inertia part has 1 for the 2.
+        g = 2.0 * v * gradient - problem.inertia_rate * e * v
+        step, z, terms = _step_of_paper(problem, v, g, e, J, step)
+        v_before, v = v_last, z
+        objective = history.add(terms)
+        if not np.isfinite(objective):
+            status = "non-finite"
+            break
+        if watch(iteration, terms):
+            status = "stopped"
+            break
+        if iteration > 1 and abs(objective - history.rows[-2]["objective"]) < tol:
+            status = "converged"
+            break
+        if keep is not None and iteration < max_iter:
+            keep(stand)
+    arrays = history.arrays()
+    return Solution(v * v, clusters, float(arrays["objective"][-1]), arrays, iteration, status)
+
+
+def _step_of_paper(problem: Problem, v, g, e, J: float, step: float) -> tuple:
+    """Halve the step until J(z^2) <= J + g.(z - v) + ||z - v||^2 / (2 step), z = v - step g.
+
+    The first iteration halves some twenty times. A step at which the other terms alone are above
+    the bound fails whatever the balance is, which is never negative: no pass over the rows.
+    """
+    while True:
+        z = v - step * g
+        w, move = z * z, z - v
+        bound = J + float(g @ move) + float(move @ move) / (2.0 * step)
+        end = step < 1e-300 or not np.isfinite(J)
+        terms = problem.terms(w, e, 0.0)
+        if end or not sum(terms.values()) > bound:
+            if problem.balance_rate:
+                terms["balance"] = problem.balance_rate * problem.balance.value(w)
+            if end or sum(terms.values()) <= bound:
+                return step, z, terms
+        step /= 2.0
+
+
+def _sweep_of_paper(rows: Any, distance: Distance, w: np.ndarray, clusters: Clusters) -> Clusters:
+    """Centres at w, then the nearest of them; an empty cluster has none and is not chosen."""
+    C, empty = _kmeans.update(rows, distance, w, clusters.labels, clusters.C)
+    if not empty.any():
+        return _kmeans.label(rows, distance, C)
+    present = np.flatnonzero(~empty)
+    found = _kmeans.label(rows, distance, C[present])
+    return Clusters(present[found.labels].astype(np.int32), found.e, C)

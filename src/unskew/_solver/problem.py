@@ -1,0 +1,138 @@
+"""State in, state out: the two ways to lower the objective. Letters as in ``_terms``.
+
+    J = inertia_rate * inertia(w) + balance_rate * balance(w) + spread_rate * spread(w)
+        + margin_rate * margins(w) + mass_rate * mass(w) + constant
+
+``descend`` holds sum(w) fixed and lowers J by its true gradient; ``follow_paper`` is the authors'
+published procedure, step by step, with a mass term instead of a fixed sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import _terms
+from .._data.tiled import cut
+from .._kmeans import Clusters, Distance
+
+TERMS = ("inertia", "balance", "spread", "margins", "mass")
+
+
+class Problem(NamedTuple):
+    """What is fixed during a fit.
+
+    balance    the balance loss; None where there is no pair (its rate is then 0)
+    distance   columns of the distance, or None for weights without clusters
+    a          design weights, inverse_a = 1/a (0 where a is 0), N = sum(a)
+    total      sum(w) that ``descend`` holds
+    floor      smallest effective share allowed, or None
+    held       n x q indicators (CSR) whose weighted shares ``descend`` holds at their start, or
+               None: the suspects' own distribution. Without it the cheapest way to untie a site
+               from the rest is to empty all sites but one.
+    margins    known shares of some categories, or None
+    """
+
+    rows: Any
+    balance: Any
+    distance: Distance | None
+    a: np.ndarray
+    inverse_a: np.ndarray
+    N: float
+    total: float
+    inertia_rate: float
+    balance_rate: float
+    spread_rate: float
+    mass_rate: float = 0.0
+    constant: float = 0.0
+    floor: float | None = None
+    held: Any = None
+    margins: _terms.Margins | None = None
+    margin_rate: float = 0.0
+
+    def terms(self, w: np.ndarray, e: np.ndarray, balance: float | None = None) -> dict[str, float]:
+        """Each term as it enters J; they add up to it."""
+        if balance is None:
+            balance = self.balance.value(w) if self.balance_rate else 0.0
+        return {
+            "inertia": self.inertia_rate * _terms.inertia(w, e),
+            "balance": self.balance_rate * balance,
+            "spread": self.spread_rate * _terms.spread(w, self.inverse_a) + self.constant,
+            "margins": self.margin_rate * self.margins.value(w)
+            if self.margins is not None
+            else 0.0,
+            "mass": self.mass_rate * _terms.mass(w) if self.mass_rate else 0.0,
+        }
+
+    def split(self, w: np.ndarray, e: np.ndarray, J: float) -> dict[str, float]:
+        """The terms where J is known: the balance is what the others leave."""
+        terms = self.terms(w, e, balance=0.0)
+        return {**terms, "balance": J - sum(terms.values())} if self.balance_rate else terms
+
+    def value(self, w: np.ndarray, e: np.ndarray) -> float:
+        return sum(self.terms(w, e).values())
+
+    def value_and_gradient(self, w: np.ndarray, e: np.ndarray) -> tuple[float, np.ndarray]:
+        """J and dJ/dw at fixed e."""
+        return self.with_other_terms(w, e, *self.balance_and_gradient(w))
+
+    def balance_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        """balance(w), and what it adds to dJ/dw: all of J that does not look at e."""
+        if not self.balance_rate:
+            return 0.0, np.zeros(w.size)
+        balance, gradient = self.balance.value_and_gradient(w)
+        # In place and in pieces, here and below: of many rows, each vector counts.
+        gradient *= self.balance_rate
+        return balance, gradient
+
+    def with_other_terms(
+        self, w: np.ndarray, e: np.ndarray, balance: float, gradient: np.ndarray
+    ) -> tuple[float, np.ndarray]:
+        """J and dJ/dw from ``balance_and_gradient``, whose gradient becomes that of J."""
+        for piece in pieces_of(w.size):
+            pull = (2.0 * self.spread_rate) * w[piece]
+            pull *= self.inverse_a[piece]
+            pull += self.inertia_rate * e[piece]
+            gradient[piece] += pull
+        if self.margins is not None:
+            gradient += self.margin_rate * self.margins.value_and_gradient(w)[1]
+        if self.mass_rate:
+            gradient += 2.0 * self.mass_rate * (w.sum() - 1.0)
+        return sum(self.terms(w, e, balance).values()), gradient
+
+
+class Solution(NamedTuple):
+    w: np.ndarray
+    clusters: Clusters | None
+    objective: float
+    history: dict[str, np.ndarray]
+    n_iter: int
+    status: str
+
+
+class History:
+    """Terms per iteration; the list that becomes ``history_``."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, float]] = []
+
+    def add(self, terms: dict[str, float]) -> float:
+        objective = sum(terms.values())
+        self.rows.append({"objective": objective, **terms})
+        return objective
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {name: np.array([r[name] for r in self.rows]) for name in ("objective", *TERMS)}
+
+
+Watcher = Callable[[int, dict[str, float]], bool]
+
+
+def watch_nothing(iteration: int, terms: dict[str, float]) -> bool:
+    return False
+
+
+def pieces_of(n: int) -> list[slice]:
+    return [slice(*bounds) for bounds in cut(0, n, 2**18)]

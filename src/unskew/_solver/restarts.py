@@ -1,0 +1,31 @@
+"""Several starts, of which the best is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .checkpoint import Keeper, best_so_far, note_best, within
+from .problem import Solution
+
+
+def best_start(solve: Callable, seeds: np.ndarray, keep: Keeper | None, resume: Any) -> Solution:
+    """The lowest objective of ``solve(seed, keep, resume)`` over all seeds but the last."""
+    best, first, inside = None, 0, None
+    if resume is not None:
+        first, found = resume.facts["start"], best_so_far(resume)
+        best = None if found is None else Solution(**found)
+        inside = resume if resume.facts["begun"] else None
+    for number in range(first, seeds.size - 1):
+        under_way = within(keep, partial(note_best, best, seeds, number, True))
+        found = solve(seeds[number], under_way, inside)
+        inside = None
+        if best is None or found.objective < best.objective:
+            best = found
+        if keep is not None and number + 2 < seeds.size:
+            keep(partial(note_best, best, seeds, number + 1, False))
+    assert best is not None
+    return best

@@ -1,0 +1,128 @@
+"""Input validation shared by all estimators."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from ._buffers import LARGE
+
+
+def find_columns(named: Any, names: np.ndarray | None, d: int, parameter: str) -> np.ndarray:
+    """Positions of columns given by name, index or boolean mask."""
+    if isinstance(named, (str, int, np.integer)) and not isinstance(named, bool):
+        named = [named]
+    given = np.asarray(named, dtype=object if _has_text(named) else None)
+    if given.ndim != 1:
+        raise ValueError(
+            f"{parameter}={named!r} should be a list of column names or indices, or a boolean mask"
+        )
+    if given.dtype == bool:
+        if given.size != d:
+            raise ValueError(
+                f"{parameter} is a boolean mask of {given.size} entries but X has {d} columns"
+            )
+        return np.flatnonzero(given)
+    found = []
+    for one in given.tolist():
+        if isinstance(one, str):
+            if names is None:
+                raise ValueError(
+                    f"{parameter} names {one!r} but X has no column names; give indices or a table"
+                )
+            where = np.flatnonzero(names == one)
+            if where.size == 0:
+                raise ValueError(
+                    f"{parameter} names {one!r}, which is not a column of X; columns: "
+                    f"{some(list(names))}"
+                )
+            found.append(int(where[0]))
+        elif isinstance(one, int) and not isinstance(one, bool):
+            if not -d <= one < d:
+                raise ValueError(f"{parameter} has index {one} but X has {d} columns")
+            found.append(one % d)
+        else:
+            raise TypeError(
+                f"{parameter} has {one!r} ({type(one).__name__}); "
+                "columns are given by name, index or boolean mask"
+            )
+    return np.unique(np.array(found, dtype=np.intp))
+
+
+def _has_text(named: Any) -> bool:
+    try:
+        return any(isinstance(one, str) for one in named)
+    except TypeError:
+        return False
+
+
+def some(names: Any, most: int = 8, quoted: bool = True) -> str:
+    """The first few of a list, in words."""
+    shown = ", ".join(map(repr if quoted else str, list(names)[:most]))
+    return shown + (f", ... ({len(names)} in all)" if len(names) > most else "")
+
+
+def check_number(
+    name: str,
+    value: Any,
+    kind: type = numbers.Real,
+    *,
+    low: float = -np.inf,
+    high: float = np.inf,
+    open_low: bool = False,
+) -> None:
+    """Raise for a value of the wrong kind or outside its range, naming both."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, kind):
+        wanted = "an integer" if kind is numbers.Integral else "a number"
+        raise TypeError(f"{name}={value!r} should be {wanted}, not {type(value).__name__}")
+    if not low <= value <= high or (open_low and value == low):
+        if np.isinf(high):
+            rule = f"{'>' if open_low else '>='} {low:g}"
+        else:
+            rule = f"in {'(' if open_low else '['}{low:g}, {high:g}]"
+        raise ValueError(f"{name}={value!r} should be {rule}")
+    if not np.isfinite(value):
+        raise ValueError(f"{name}={value!r} should be finite")
+
+
+def check_word(name: str, value: Any, words: tuple[str | None, ...]) -> None:
+    if not ((value is None or isinstance(value, str)) and value in words):
+        raise ValueError(f"{name}={value!r} should be one of {', '.join(map(repr, words))}")
+
+
+def check_weights(sample_weight: Any, n: int) -> np.ndarray:
+    """Design weights as float64: one per row, finite, none negative, not all zero."""
+    if sample_weight is None:
+        # Of many rows, one number that stands for all: n float64 less to hold, here and below.
+        return np.ones(n) if n < LARGE else np.broadcast_to(np.float64(1.0), (n,))
+    if isinstance(sample_weight, numbers.Real):
+        sample_weight = np.full(n, sample_weight)
+    given = np.asarray(sample_weight)
+    if given.dtype.kind not in "buif":
+        raise TypeError(f"sample_weight has dtype {given.dtype}; it should be numeric")
+    a = given.astype(np.float64)
+    if a.shape != (n,):
+        raise ValueError(
+            f"sample_weight has shape {a.shape} but X has {n} rows; it should be ({n},)"
+        )
+    if not np.isfinite(a).all():
+        at = int(np.flatnonzero(~np.isfinite(a))[0])
+        raise ValueError(f"sample_weight[{at}]={a[at]} should be finite")
+    if (a < 0).any():
+        at = int(np.flatnonzero(a < 0)[0])
+        raise ValueError(f"sample_weight[{at}]={a[at]} should be >= 0")
+    if not a.any():
+        raise ValueError(
+            "sample_weight is zero for every row; at least one weight should be positive"
+        )
+    return a
+
+
+def in_native_order(X: Any) -> Any:
+    """Arrays whose bytes are in the order of another machine, in that of this one: they are still
+    float32, which scikit-learn does not see."""
+    if isinstance(X, np.ndarray) and not X.dtype.isnative:
+        return X.astype(X.dtype.newbyteorder("="))
+    return X

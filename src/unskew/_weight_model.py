@@ -1,0 +1,101 @@
+"""Weights of rows that were not in the fit, from the condition that holds at its end.
+
+Where the objective is lowest, its derivative in the weight of a row i that has weight at all is the
+same for all rows but for what the held shares and the margins add. With u_i = w_i / a_i
+
+    inertia_rate e_i + balance_rate g_i + 2 spread_rate u_i = nu + T_i . mu
+
+so u_i is the positive part of a linear function of e_i (squared distance to the nearest centre),
+g_i (derivative of the balance, a function of the row and of sums over the fit) and the indicators
+T_i of held shares and margins. nu, mu and the slope are found by least squares on the rows of the
+fit, since a fit ends near the minimum, not at it, and a floor of the effective size changes the
+slope; r2 says how well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from . import _balance
+from ._preprocessing import indicators
+from ._solver import Problem
+
+# Rows with less of a mean weight than this are at the bound, where the condition is one-sided.
+AT_THE_BOUND = 0.01
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One rectangle of the balance: pairs, form, and sums over the rows of the fit."""
+
+    pairs: _balance.Pairs
+    form: str
+    message: tuple
+
+
+@dataclass(frozen=True)
+class RowWeights:
+    pieces: tuple[Piece, ...]
+    inertia_rate: float
+    balance_rate: float
+    own: _balance.Treatments | None
+    coefficients: np.ndarray
+    r2: float
+
+    def of(self, rows: Any, e: np.ndarray) -> np.ndarray:
+        """u for each row; e are squared distances to the nearest centre."""
+        return np.maximum(self._linear(rows, e), 0.0)
+
+    def _linear(self, rows: Any, e: np.ndarray) -> np.ndarray:
+        return _design(rows, self.own, self._pull(rows, e)) @ self.coefficients
+
+    def _pull(self, rows: Any, e: np.ndarray) -> np.ndarray:
+        pull = self.inertia_rate * e
+        for piece in self.pieces:
+            term: Any = _balance.make_balance(rows, piece.pairs, piece.form, 0)
+            pull = pull + self.balance_rate * term.row_gradient(piece.message)
+        return pull
+
+
+def _design(rows: Any, own: _balance.Treatments | None, pull: np.ndarray) -> Any:
+    parts = [sp.csr_array(np.column_stack([np.ones(rows.n), pull]))]
+    if own is not None and len(own):
+        parts.append(indicators(rows, own))
+    return sp.hstack(parts, format="csr")
+
+
+def learn_row_weights(
+    problem: Problem, w: np.ndarray, e: np.ndarray, own: _balance.Treatments | None
+) -> RowWeights | None:
+    """None where weights do not follow from the row: without a spread term."""
+    if not problem.spread_rate > 0:
+        return None
+    pieces: tuple = ()
+    if problem.balance is not None and problem.balance_rate > 0:
+        pieces = tuple(
+            Piece(pairs, term.form, term.value_and_message(w)[1])
+            for pairs, term in zip(problem.balance.rectangles, problem.balance.explicit())
+        )
+    blank = RowWeights(pieces, problem.inertia_rate, problem.balance_rate, own, np.zeros(0), 0.0)
+    u = w * problem.inverse_a
+    A = _design(problem.rows, own, blank._pull(problem.rows, e))
+    free = (problem.a > 0) & (u > AT_THE_BOUND * problem.total / problem.N)
+    weight = np.where(free, problem.a, 0.0)
+    # Columns at one size, so that the pull is not taken for a multiple of the others.
+    size = np.sqrt(np.asarray((A.multiply(A)).T @ weight).ravel() / weight.sum())
+    size = np.where(size > 0, size, 1.0)
+    scaled = A @ sp.diags_array(1.0 / size)
+    gram = (scaled.T @ (sp.diags_array(weight) @ scaled)).toarray()
+    coefficients = np.linalg.lstsq(gram, scaled.T @ (weight * u), rcond=1e-13)[0] / size
+    found = np.maximum(A @ coefficients, 0.0)
+    a = problem.a
+    mean = float(a @ u) / problem.N
+    total = float(a @ (u - mean) ** 2)
+    r2 = 1.0 - float(a @ (u - found) ** 2) / total if total > 1e-20 * problem.N * mean**2 else 1.0
+    return RowWeights(
+        pieces, problem.inertia_rate, problem.balance_rate, own, coefficients, float(r2)
+    )

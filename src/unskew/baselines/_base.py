@@ -1,0 +1,254 @@
+"""k-means of scikit-learn from the starts of DCKM: what all baselines share."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .. import _kmeans
+from .._base import whole_or_not_at_all
+from .._data.columns import as_frame, columns_of
+from .._data.tiled import as_rows
+from .._kmeans import Distance, check_start, start_clusters
+from .._preprocessing import describe_columns
+from .._validation import check_number, check_weights, find_columns
+
+
+class _KMeansFromStart(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+):
+    """scikit-learn's k-means from the starts of this package, in a space that a subclass learns.
+
+    A subclass says ``_learn(X, a, seed)``, which returns the weights w of k-means, and, where the
+    space is more than the columns ``_columns``, ``_to_space``, ``_new_to_space``, ``_centres_of``.
+    """
+
+    _least_rows = 1
+    _start_on_all = False  # or on the columns of the distance
+
+    def __init__(self, n_clusters, init, n_init, max_iter, tol, random_state):
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _check_parameters(self) -> None:
+        for name in ("n_clusters", "n_init", "max_iter"):
+            check_number(name, getattr(self, name), numbers.Integral, low=1)
+        check_number("tol", self.tol, low=0)
+
+    def _find_suspects(self, d: int) -> np.ndarray:
+        names = getattr(self, "feature_names_in_", None)
+        suspects = find_columns(self.suspects, names, d, "suspects")
+        if suspects.size in (0, d):
+            which = "no column" if suspects.size == 0 else f"every column (n_features={d})"
+            raise ValueError(
+                f"suspects={self.suspects!r} names {which}; it should name some columns and leave "
+                "some to cluster on"
+            )
+        return suspects
+
+    def _learn(self, X: Any, a: np.ndarray, seed: int) -> np.ndarray:
+        self._columns = np.arange(X.shape[1])
+        return a
+
+    def _to_space(self, X: Any) -> Any:
+        """Rows, or centres, given in the columns of X, as k-means saw the rows it learned from."""
+        return X if self._columns.size == X.shape[1] else X[:, self._columns]
+
+    def _new_to_space(self, X: Any) -> Any:
+        return self._to_space(X)
+
+    def _centres_of(self, C: np.ndarray, means: np.ndarray) -> np.ndarray:
+        """Centres C of the space in the columns of X; elsewhere the weighted means of the rows."""
+        means[:, self._columns] = C
+        return means
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Learn the space, then the clusters.
+
+        Parameters
+        ----------
+        X : array or CSR matrix (n, d), or a table of numeric columns
+        y : ignored
+        sample_weight : array (n,) or None
+            Weight 2 = the row twice, 0 = the row absent, though labelled.
+
+        Returns
+        -------
+        self
+        """
+        with whole_or_not_at_all(self):
+            return self._fit(X, sample_weight)
+
+    def _fit(self, X: Any, sample_weight: Any):
+        self._check_parameters()
+        refuse_text(X)
+        X = validate_data(
+            self,
+            X,
+            accept_sparse="csr" if get_tags(self).input_tags.sparse else False,
+            dtype=[np.float64, np.float32],
+            order="C",
+            ensure_min_samples=self._least_rows,
+        )
+        n, d = X.shape
+        a, K = check_weights(sample_weight, n), self.n_clusters
+        present = int((a > 0).sum())
+        if present < K:
+            of_weight = " of positive weight" if present < n else ""
+            raise ValueError(f"n_clusters={K} should be <= n_samples={present}{of_weight}")
+        init = check_start(self.init, n, K, d)
+        # As DCKM draws: one seed for each start, the last one for everything else.
+        n_init = self.n_init if isinstance(init, str) and init != "principal" else 1
+        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=n_init + 1)
+        everything = as_rows(_with_short_indices(X), 1)
+        w = self._learn(everything.X, a, int(seeds[-1]))
+        if isinstance(init, str) and init == "principal":
+            # Before the space is changed: one partition for all methods. (And whitened data have
+            # no first component.)
+            columns = np.arange(d) if self._start_on_all else self._columns
+            init = _kmeans.start_principal(everything, Distance(columns), a, K)
+        elif not isinstance(init, str) and init.ndim == 2:
+            init = self._to_space(init.astype(X.dtype)).astype(np.float64)
+        rows = as_rows(self._to_space(everything.X), 1)
+        distance = Distance(np.arange(rows.d))
+        C, self.n_iter_ = self._best_of_starts(rows, distance, a, w, init, seeds[:-1])
+        self._centres = C
+        self.labels_, e, _ = _kmeans.label(rows, distance, C)
+        self.inertia_ = float(w @ e)
+        means = _kmeans.start_from_labels(everything, Distance(np.arange(d)), w, self.labels_, K)
+        self.cluster_centers_ = self._centres_of(C, means).astype(X.dtype)
+        found = np.unique(self.labels_[w > 0]).size
+        if found < K:
+            warnings.warn(
+                f"Number of distinct clusters ({found}) found smaller than n_clusters ({K}). "
+                "Possibly due to duplicate points in X.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        elif self.n_iter_ == self.max_iter:
+            warnings.warn(
+                f"{type(self).__name__} used all of max_iter={self.max_iter} iterations of k-means "
+                "and may not have settled; raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return self
+
+    def _best_of_starts(self, rows, distance, a, w, init, seeds) -> tuple[np.ndarray, int]:
+        """Centres and iterations of the start that ends with the lowest inertia.
+
+        A start is drawn with the design weights a, by all methods alike; the means of its
+        partition are weighted by w, as all later ones. Rows without weight are left out: they
+        would count in scikit-learn's tolerance and could be chosen to refill an empty cluster.
+        """
+        K, counted = self.n_clusters, w > 0
+        if counted.sum() < K:
+            raise ValueError(
+                f"n_clusters={K} should be <= the {counted.sum()} rows to which the learned "
+                "weights leave any weight"
+            )
+        used, weight, tol = rows.X, w, self.tol
+        if not counted.all():
+            used, weight = rows.X[counted], w[counted]
+        if np.ptp(weight) > 0:
+            # scikit-learn's tol is a share of the unweighted variance.
+            part = as_rows(used, 1)
+            plain = (describe_columns(part, np.ones(part.n)).sd ** 2).sum()
+            weighted = (describe_columns(part, weight).sd ** 2).sum()
+            tol = tol * weighted / plain if plain > 0 else tol
+        is_partition = init == "partition" if isinstance(init, str) else init.ndim == 1
+        best = None
+        for seed in seeds:
+            start = start_clusters(rows, distance, a, K, init, np.random.RandomState(seed))
+            C = start.C
+            if is_partition and w is not a:
+                C = _kmeans.start_from_labels(rows, distance, w, start.labels, K)
+            model = KMeans(
+                K, init=C.astype(rows.dtype), n_init=1, max_iter=int(self.max_iter), tol=float(tol)
+            )
+            with warnings.catch_warnings():  # said once, of the start that is kept
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                model.fit(used, sample_weight=weight)
+            if best is None or model.inertia_ < best.inertia_:
+                best = model
+        return best.cluster_centers_, best.n_iter_
+
+    def _new_rows(self, X: Any):
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
+        )
+        rows = as_rows(self._new_to_space(as_rows(X, 1).X), 1)
+        return rows, Distance(np.arange(rows.d))
+
+    def predict(self, X):
+        """Nearest centre of each row in the learned space. Returns labels (n,)."""
+        return _kmeans.label(*self._new_rows(X), self._centres).labels
+
+    def transform(self, X):
+        """Distance of each row to each centre in the learned space. Returns (n, n_clusters)."""
+        rows, _ = self._new_rows(X)
+        parts = rows.map(lambda tile: _kmeans.distances(tile, self._centres), dense=False)
+        return np.concatenate(list(parts))
+
+    def score(self, X, y=None, sample_weight=None):
+        """Minus the mean squared distance to the nearest centre; larger is better, but the
+        spaces of two methods differ, and so do their scores."""
+        rows, distance = self._new_rows(X)
+        a = check_weights(sample_weight, rows.n)
+        return -float(a @ _kmeans.label(rows, distance, self._centres).e) / float(a.sum())
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_clusters
+
+
+def refuse_text(X: Any) -> None:
+    """These methods know numbers only; scikit-learn's message would speak of a value."""
+    frame = as_frame(X)
+    if frame is None:
+        return
+    for name, column in columns_of(frame).items():
+        kind = column.dtype
+        if not (kind.is_numeric() or kind in (nw.Boolean, nw.Object, nw.Unknown)):
+            raise ValueError(
+                f"column {name!r} of X holds {kind}; this method takes numbers only. "
+                "unskew.diagnostics.compare runs it on tables, or encode them first: "
+                "TableEncoder().fit_transform(X)"
+            )
+
+
+def _with_short_indices(X: Any) -> Any:
+    """CSR with 32-bit indices where they suffice: scikit-learn's k-means takes no others."""
+    if not sp.issparse(X) or X.nnz > np.iinfo(np.int32).max:
+        return X
+    short = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return sp.csr_array((X.data, *short), shape=X.shape)
+
+
+def _dense(X: Any) -> np.ndarray:
+    return (X.toarray() if sp.issparse(X) else X).astype(np.float64)

@@ -1,0 +1,314 @@
+"""Baselines that change the columns: all or some of them, or principal components."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import (
+    BaseEstimator,
+    clone,
+)
+from sklearn.decomposition import PCA
+from sklearn.utils import get_tags
+from sklearn.utils.validation import has_fit_parameter
+
+from .._arrays import add_up
+from .._data.tiled import as_rows
+from .._preprocessing import describe_columns
+from .._validation import check_number
+from ._base import _KMeansFromStart
+
+
+class PlainKMeans(_KMeansFromStart):
+    """k-means on all columns, or without the suspects: the baseline of baselines.
+
+    scikit-learn's KMeans from the starts of DCKM. When every biased column is known, leaving them
+    out is as good as anything; when they left a footprint in other columns, it is not.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    suspects : str, int, list of names or indices, boolean mask, or None
+        Columns that are left out of the distance.
+    init : {"partition", "random", "k-means++", "principal"} or array
+        As in DCKM, labels (n,) and centres (n_clusters, n_features) too. Where a method changes the
+        space, partitions are those of the same rows, centres are moved along, and only "k-means++"
+        draws by the distances of the new space.
+    n_init, max_iter, tol, random_state
+        Starts (the lowest inertia is kept; one if nothing is random), and scikit-learn's words.
+
+    Attributes
+    ----------
+    labels_ : ndarray (n,)
+    cluster_centers_ : ndarray (n_clusters, n_features)
+        In the columns of X; columns outside the distance have their weighted mean, for reading.
+    inertia_, n_iter_ : float, int
+        sum_i w_i ||x_i - C[label_i]||^2 in the distance; iterations of the start that was kept.
+
+    Examples
+    --------
+    >>> from sklearn.metrics import adjusted_rand_score
+    >>> from unskew.baselines import PlainKMeans
+    >>> from unskew.simulate import make_site_footprint
+    >>> data = make_site_footprint(1000, rate=0.8, random_state=0)
+    >>> model = PlainKMeans(4, suspects=data.suspects, n_init=3, random_state=0).fit(data.X)
+    >>> round(adjusted_rand_score(data.y_population, model.predict(data.X_population)), 1)
+    0.4
+    """
+
+    def __init__(
+        self,
+        n_clusters=8,
+        *,
+        suspects=None,
+        init="partition",
+        n_init=10,
+        max_iter=300,
+        tol=1e-4,
+        random_state=None,
+    ):
+        super().__init__(n_clusters, init, n_init, max_iter, tol, random_state)
+        self.suspects = suspects
+
+    def _learn(self, X: Any, a: np.ndarray, seed: int) -> np.ndarray:
+        self._columns = np.arange(X.shape[1])
+        if self.suspects is not None:
+            self._columns = np.delete(self._columns, self._find_suspects(X.shape[1]))
+        return a
+
+
+class PCAKMeans(_KMeansFromStart):
+    """k-means on the first principal components (PCA+KM of the paper).
+
+    scikit-learn's PCA, then k-means on z = components (x - mean), each divided by its standard
+    deviation if ``whiten``. It cannot weigh rows, so ``sample_weight`` is refused.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    n_components : int or None
+        None: n_clusters - 1, at least 1 and at most min(n, d). Components without variance (to
+        rounding) are left out: whitening would blow them up to noise of variance 1.
+    whiten : bool, default=False
+    init, n_init, max_iter, tol, random_state
+        See PlainKMeans.
+
+    Attributes
+    ----------
+    pca_ : the fitted PCA
+    n_components_ : int
+    labels_, cluster_centers_, inertia_, n_iter_
+        See PlainKMeans; centres are projected back into the columns of X, inertia is of z.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from unskew.baselines import PCAKMeans
+    >>> model = PCAKMeans(3, random_state=0).fit(load_iris().data)
+    >>> model.n_components_, model.cluster_centers_.shape
+    (2, (3, 4))
+    """
+
+    _least_rows = 2
+    _start_on_all = True
+
+    def __init__(
+        self,
+        n_clusters=8,
+        *,
+        n_components=None,
+        whiten=False,
+        init="partition",
+        n_init=10,
+        max_iter=300,
+        tol=1e-4,
+        random_state=None,
+    ):
+        super().__init__(n_clusters, init, n_init, max_iter, tol, random_state)
+        self.n_components = n_components
+        self.whiten = whiten
+
+    # Not a parameter by name: scikit-learn reads the signature to know who takes weights.
+    def fit(self, X, y=None, **refused):
+        """Learn components, then clusters. X : array or CSR matrix, or a table; y : ignored."""
+        if refused.pop("sample_weight", None) is not None:
+            raise ValueError(
+                "sample_weight should be None for PCAKMeans: scikit-learn's PCA cannot weigh rows"
+            )
+        if refused:
+            raise TypeError(f"PCAKMeans.fit got an unexpected argument {next(iter(refused))!r}")
+        return super().fit(X)
+
+    def _learn(self, X: Any, a: np.ndarray, seed: int) -> np.ndarray:
+        most = min(X.shape)
+        if self.n_components is None:
+            count = min(max(self.n_clusters - 1, 1), most)
+        else:
+            check_number("n_components", self.n_components, numbers.Integral, low=1, high=most)
+            count = int(self.n_components)
+        # "auto" is ARPACK for sparse data, which cannot give all components.
+        solver = "covariance_eigh" if sp.issparse(X) and count == most else "auto"
+        pca = PCA(count, whiten=bool(self.whiten), svd_solver=solver, random_state=seed)
+        with np.errstate(invalid="ignore"):  # constant data have no shares of variance
+            variance = pca.fit(X).explained_variance_
+            rank = int((variance > variance[0] * np.finfo(X.dtype).eps * max(X.shape)).sum())
+            if rank < count:
+                pca = clone(pca).set_params(n_components=max(rank, 1)).fit(X)
+        self.pca_, self.n_components_ = pca, pca.n_components_
+        return a
+
+    def _to_space(self, X: Any) -> Any:
+        return np.ascontiguousarray(self.pca_.transform(X))
+
+    def _centres_of(self, C: np.ndarray, means: np.ndarray) -> np.ndarray:
+        return self.pca_.inverse_transform(C)
+
+
+class DropKMeans(_KMeansFromStart):
+    """k-means without the columns that repeat another one (Drop+KM of the paper).
+
+    From left to right, a column is kept unless |r| with a column kept before exceeds
+    ``threshold``; r is the (weighted) correlation. A constant column has none and is kept.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    threshold : float in [0, 1], default=0.7
+    init, n_init, max_iter, tol, random_state
+        See PlainKMeans.
+
+    Attributes
+    ----------
+    kept_ : ndarray of int
+        Indices of the columns k-means saw.
+    n_dropped_ : int
+    labels_, cluster_centers_, inertia_, n_iter_
+        See PlainKMeans.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unskew.baselines import DropKMeans
+    >>> X = np.random.default_rng(0).normal(size=(50, 2))
+    >>> model = DropKMeans(2, random_state=0).fit(np.c_[X, -X[:, 0], np.ones(50)])
+    >>> model.kept_, model.n_dropped_
+    (array([0, 1, 3]), 1)
+    """
+
+    _start_on_all = True
+
+    def __init__(
+        self,
+        n_clusters=8,
+        *,
+        threshold=0.7,
+        init="partition",
+        n_init=10,
+        max_iter=300,
+        tol=1e-4,
+        random_state=None,
+    ):
+        super().__init__(n_clusters, init, n_init, max_iter, tol, random_state)
+        self.threshold = threshold
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number("threshold", self.threshold, low=0, high=1)
+
+    def _learn(self, X: Any, a: np.ndarray, seed: int) -> np.ndarray:
+        rows = as_rows(X, 1)
+        about = describe_columns(rows, a)
+        per_sd = np.divide(1.0, about.sd, out=np.zeros(rows.d), where=about.sd > 0)
+
+        def products(tile: np.ndarray, a_: np.ndarray) -> tuple:
+            Z = (tile - about.mean) * per_sd
+            return (Z.T @ (a_[:, None] * Z),)
+
+        r = np.abs(add_up(rows.map(products, a))[0]) / a.sum()
+        keep = np.ones(rows.d, dtype=bool)
+        for j in range(rows.d):
+            if keep[j]:
+                keep[j + 1 :] &= r[j, j + 1 :] <= self.threshold
+        self.kept_ = self._columns = np.flatnonzero(keep)
+        self.n_dropped_ = int(rows.d - self.kept_.size)
+        return a
+
+
+class SelectKMeans(_KMeansFromStart):
+    """k-means on the columns that a selector chooses without labels.
+
+    Parameters
+    ----------
+    selector : a scikit-learn selector
+        Cloned and fitted to X alone; ``get_support()`` says which columns it keeps. Those of
+        ``unskew.feature_selection``, VarianceThreshold, or your own.
+    n_clusters : int, default=8
+    init, n_init, max_iter, tol, random_state
+        See PlainKMeans. The random state of the selector is its own.
+
+    Attributes
+    ----------
+    selector_ : the fitted selector
+    kept_ : ndarray of int
+        Indices of the columns it keeps.
+    labels_, cluster_centers_, inertia_, n_iter_
+        See PlainKMeans.
+
+    Notes
+    -----
+    k-means always takes ``sample_weight``, the selector if its ``fit`` has it. The others see all
+    rows of positive weight as equal: there, weight 2 is the row twice for k-means only.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.feature_selection import VarianceThreshold
+    >>> from unskew.baselines import SelectKMeans
+    >>> SelectKMeans(VarianceThreshold(0.6), 3, random_state=0).fit(load_iris().data).kept_
+    array([0, 2])
+    """
+
+    _start_on_all = True
+
+    def __init__(
+        self,
+        selector,
+        n_clusters=8,
+        *,
+        init="partition",
+        n_init=10,
+        max_iter=300,
+        tol=1e-4,
+        random_state=None,
+    ):
+        super().__init__(n_clusters, init, n_init, max_iter, tol, random_state)
+        self.selector = selector
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        if isinstance(self.selector, BaseEstimator):
+            tags.input_tags.sparse = get_tags(self.selector).input_tags.sparse
+        return tags
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        missing = [name for name in ("fit", "get_support") if not hasattr(self.selector, name)]
+        if missing or isinstance(self.selector, type):
+            raise TypeError(
+                f"selector={self.selector!r} should be a scikit-learn selector, an object with fit "
+                "and get_support"
+            )
+
+    def _learn(self, X: Any, a: np.ndarray, seed: int) -> np.ndarray:
+        present = a > 0
+        seen, weight = (X, a) if present.all() else (X[present], a[present])
+        takes_weight = has_fit_parameter(self.selector, "sample_weight")
+        selector = clone(self.selector)
+        self.selector_ = selector.fit(seen, **({"sample_weight": weight} if takes_weight else {}))
+        self.kept_ = self._columns = np.flatnonzero(self.selector_.get_support())
+        if self.kept_.size == 0:
+            raise ValueError(f"selector={self.selector!r} keeps none of {X.shape[1]} columns")
+        return a

@@ -1,8 +1,0 @@
-"""Measurements: data set x method x metric -> flat rows; tables and figures made from them.
-
-    python -m unskew.bench paper-table --quick
-
-Rooms inside: ``runner`` (tasks to stored rows), ``methods`` (what is compared), ``paper`` (the
-table and figures of the paper), ``selection`` (known bias), ``speed``, ``render`` (rows to csv,
-Markdown, html).
-"""

@@ -1,0 +1,468 @@
+"""fit, predict, weigh, audit, compare. Each returns an exit code."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from .._io import FileError, Table, table_bytes
+from . import _tables
+from ._block_table import BlockTable
+from ._config import nearest
+from ._inputs import Study, find, make_encoder, make_study, named, one, read_margins, row_names
+from ._options import (
+    DATA,
+    Bias,
+    Checkpoint,
+    Checks,
+    Choice,
+    Clusters,
+    Coding,
+    Id,
+    Labels,
+    Model,
+    Reading,
+    Report,
+    Runs,
+    Starts,
+    Steps,
+    Strengths,
+    Weights,
+)
+from ._session import Run
+
+MODEL = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="From fit --model or weigh --model.", show_default=False),
+]
+
+
+def fit(
+    run: Run,
+    data: DATA,
+    clusters: Runs,
+    bias: Bias,
+    choice: Choice,
+    rows: Id,
+    report: Report,
+    labels: Labels,
+    weights: Weights,
+    model: Model,
+    checks: Checks,
+    strengths: Strengths,
+    starts: Starts,
+    coding: Coding,
+    reading: Reading,
+    keeping: Checkpoint,
+) -> int:
+    """Cluster a table: k-means and weights that decorrelate, learned together.
+
+    Prints what was found and whether it helped. The options of the run are kept beside the outputs
+    as NAME.run.toml, which can be given to --config.
+    """
+    _check_checks(checks)
+    tables = {"--labels": labels.labels, "--weights": weights.weights}
+    if clusters.runs and keeping.checkpoint is not None:
+        raise FileError("--checkpoint is for one long fit; --runs puts many short ones together")
+    with run.outputs(
+        [data],
+        tables=tables,
+        report=report.report,
+        model=model.model,
+        checkpoint=keeping.checkpoint,
+    ):
+        study = make_study(run.read(data, reading), choice, bias, rows)
+        parameters = _parameters(run, study, strengths, coding, starts.max_iter)
+        estimator = _estimator(clusters, starts, parameters)
+        estimator.checkpoint = keeping.checkpoint
+        n_starts = 1 if starts.init.value == "principal" else estimator.n_init
+        if clusters.runs:
+            n_starts = clusters.runs
+        seconds = _fit(run, study, estimator, n_starts, starts.max_iter)
+        found = _diagnose(run, study, estimator, report, checks)
+        if labels.labels is not None:
+            found_for_rows = {"cluster": estimator.labels_}
+            if clusters.runs:
+                found_for_rows["confidence"] = estimator.confidence_
+            content = _table(labels.labels, study.ids, **found_for_rows)
+            run.write("--labels", labels.labels, content)
+        _write_weights(run, study, estimator, weights.weights)
+        _write_model(run, estimator, model.model)
+        _write_report(run, found, report.report)
+    failed = _failed(estimator, found, checks)
+    shown = named(estimator, study)
+    run.voice.show(_tables.fit_summary(study, shown, found, seconds, run.written))
+    _tell(run, failed)
+    run.document(
+        data=_tables.described(study, estimator),
+        result=_tables.fitted(shown, seconds),
+        verdict=_tables.verdict(found),
+        checks_failed=failed,
+    )
+    return 1 if failed else 0
+
+
+def weigh(
+    run: Run,
+    data: DATA,
+    bias: Bias,
+    choice: Choice,
+    rows: Id,
+    weights: Weights,
+    report: Report,
+    model: Model,
+    checks: Checks,
+    strengths: Strengths,
+    coding: Coding,
+    steps: Steps,
+    reading: Reading,
+    keeping: Checkpoint,
+) -> int:
+    """Weights alone: one per row, under which columns stop predicting each other.
+
+    They go to --weights, or to standard output.
+    """
+    from .. import DecorrelationWeights
+
+    _check_checks(checks)
+    place = weights.weights
+    if place is None and not run.talk.json:
+        place = "-"
+    with run.outputs(
+        [data],
+        tables={"--weights": place},
+        report=report.report,
+        model=model.model,
+        checkpoint=keeping.checkpoint,
+    ):
+        study = make_study(run.read(data, reading), choice, bias, rows)
+        estimator = DecorrelationWeights(
+            **_parameters(run, study, strengths, coding, steps.max_iter),
+            checkpoint=keeping.checkpoint,
+        )
+        seconds = _fit(run, study, estimator, 1, steps.max_iter)
+        found = _diagnose(run, study, estimator, report, checks)
+        _write_weights(run, study, estimator, place)
+        _write_model(run, estimator, model.model)
+        _write_report(run, found, report.report)
+    failed = _failed(estimator, found, checks)
+    shown = named(estimator, study)
+    run.voice.show(_tables.fit_summary(study, shown, found, seconds, run.written))
+    _tell(run, failed)
+    result = _tables.fitted(shown, seconds)
+    if place is None:
+        result["weights"] = [float(w) for w in estimator.weights_]
+    run.document(
+        data=_tables.described(study, estimator),
+        result=result,
+        verdict=_tables.verdict(found),
+        checks_failed=failed,
+    )
+    return 1 if failed else 0
+
+
+def predict(
+    run: Run,
+    model: MODEL,
+    data: DATA,
+    rows: Id,
+    choice: Choice,
+    labels: Labels,
+    weights: Weights,
+    reading: Reading,
+) -> int:
+    """Clusters of other rows, by a model that fit has stored.
+
+    They go to --labels, or to standard output. Columns that the model does not know are passed
+    over; --drop and --keep are for matrices, whose columns have no names of their own.
+    """
+    from .. import load
+
+    place = labels.labels
+    if place is None and weights.weights is None and not run.talk.json:
+        place = "-"
+    tables = {"--labels": place, "--weights": weights.weights}
+    with run.outputs([model, data], tables=tables, record=False):
+        with run.about(model):
+            estimator = load(model)
+        table = run.read(data, reading)
+        X = _for_model(table, estimator, choice, rows)
+        ids = row_names(table, one(table, rows.id, "--id"))
+        found = learned = None
+        with run.about(table.name), run.voice.working("predicting"):
+            if hasattr(estimator, "predict"):
+                found = estimator.predict(X)
+            elif place is not None:
+                raise FileError(f"{model}: has weights only and no clusters; use --weights")
+            if weights.weights is not None:
+                learned = estimator.weights_for(X)
+        if place is not None:
+            run.write("--labels", place, _table(place, ids, cluster=found))
+        if weights.weights is not None:
+            run.write("--weights", weights.weights, _table(weights.weights, ids, weight=learned))
+    result: dict[str, Any] = {"rows": len(table)}
+    if found is not None:
+        sizes = np.bincount(found, minlength=estimator._K)
+        result["sizes"] = [int(size) for size in sizes]
+        run.voice.show(_tables.predicted(table, sizes, run.written))
+        if place is None:
+            result["labels"] = [int(label) for label in found]
+    run.document(result=result)
+    return 0
+
+
+def audit(
+    run: Run,
+    data: DATA,
+    bias: Bias,
+    choice: Choice,
+    report: Report,
+    coding: Coding,
+    reading: Reading,
+) -> int:
+    """Look before clustering: which columns predict each other, and is it worth decorrelating.
+
+    Names columns that look like traces of how the data were collected.
+    """
+    from ..diagnostics import audit as look
+
+    with run.outputs([data], report=report.report):
+        study = make_study(run.read(data, reading), choice, bias, Id())
+        with run.about(study.table.name), run.voice.working("looking at pairs of columns"):
+            found = look(
+                study.X,
+                suspects=study.suspects,
+                sample_weight=study.sample_weight,
+                encoder=make_encoder(study, coding),
+                random_state=coding.seed,
+                feature_names=None if study.table.is_frame else study.names,
+            )
+        _write_report(run, found, report.report)
+    run.voice.show(_tables.audit_summary(found, run.written))
+    run.document(audit=_tables.plain(found))
+    return 0
+
+
+def compare(
+    run: Run,
+    data: DATA,
+    clusters: Clusters,
+    bias: Bias,
+    choice: Choice,
+    report: Report,
+    strengths: Strengths,
+    starts: Starts,
+    coding: Coding,
+    reading: Reading,
+) -> int:
+    """Why not just drop the column? Several methods side by side on the same table.
+
+    k-means, suspects dropped, suspects regressed out, two-step methods, DCKM.
+    """
+    from ..diagnostics import compare as side_by_side
+
+    with run.outputs([data], report=report.report):
+        study = make_study(run.read(data, reading), choice, bias, Id())
+        parameters = _parameters(run, study, strengths, coding, starts.max_iter)
+        for name in ("suspects", "verbose"):
+            parameters.pop(name)
+        with run.about(study.table.name), run.voice.working("fitting each method"):
+            found = side_by_side(
+                study.X,
+                clusters.clusters,
+                suspects=study.suspects,
+                sample_weight=study.sample_weight,
+                cluster_on=starts.cluster_on.value,
+                adjust=_one_fit(starts),
+                init=starts.init.value,
+                feature_names=None if study.table.is_frame else study.names,
+                **_number_of_starts(starts),
+                **parameters,
+            )
+        _write_report(run, found, report.report)
+    run.voice.show(_tables.comparison_summary(found, run.written))
+    run.document(comparison=_tables.plain(found))
+    return 0
+
+
+# ---------------------------------------------------------------------------------- shared steps
+
+
+def _parameters(
+    run: Run, study: Study, strengths: Strengths, coding: Coding, max_iter: int
+) -> dict[str, Any]:
+    """What DCKM and DecorrelationWeights have in common."""
+    asked = {
+        "balance_strength": strengths.balance_strength,
+        "spread_strength": strengths.spread_strength,
+        "tol": strengths.tol,
+    }
+    return {name: value for name, value in asked.items() if value is not None} | {
+        "min_effective_size": strengths.effective_size_floor,
+        "margins": read_margins(study, strengths.margin),
+        "encoder": make_encoder(study, coding),
+        "n_bins": strengths.bins,
+        "max_iter": max_iter,
+        "n_threads": strengths.threads,
+        "random_state": coding.seed,
+        "suspects": study.suspects,
+        "verbose": 0 if run.voice.quiet else 2,
+    }
+
+
+def _estimator(clusters: Runs, starts: Starts, parameters: dict[str, Any]) -> Any:
+    """DCKM, or a consensus of runs."""
+    from .. import DCKM, ConsensusDCKM
+
+    if clusters.runs < 0:
+        raise FileError(f"--runs {clusters.runs} should be >= 0")
+    given: Any = clusters.clusters
+    if given == "auto" and not clusters.runs:
+        raise FileError("--clusters auto is chosen from several runs; add --runs 20")
+    parameters |= {"cluster_on": starts.cluster_on.value, "init": starts.init.value}
+    parameters |= _number_of_starts(starts)
+    if not clusters.runs:
+        return DCKM(given, adjust=_one_fit(starts), **parameters)
+    return ConsensusDCKM(given, n_runs=clusters.runs, adjust=starts.adjust.value, **parameters)
+
+
+def _one_fit(starts: Starts) -> str:
+    """How one fit neutralises suspects; auto is a matter of --runs."""
+    return "weights" if starts.adjust.value == "auto" else starts.adjust.value
+
+
+def _number_of_starts(starts: Starts) -> dict[str, Any]:
+    return {} if starts.n_init is None else {"n_init": starts.n_init}
+
+
+def _fit(run: Run, study: Study, estimator: Any, n_starts: int, max_iter: int) -> float:
+    table, begin = study.table, time.monotonic()
+    if isinstance(table, BlockTable) and table.is_decoded_often(len(study.names)):
+        run.voice.line(
+            f"unskew {run.verb}: {table.name} is decoded anew in each pass; --cache FOLDER does it "
+            "once"
+        )
+    with run.about(study.table.name), run.voice.fitting(n_starts, max_iter):
+        estimator.fit(study.X, sample_weight=study.sample_weight)
+    return time.monotonic() - begin
+
+
+def _diagnose(run: Run, study: Study, estimator: Any, report: Report, checks: Checks) -> Any:
+    """Diagnostics, unless nobody would see them: --quiet without report, check or json."""
+    asked = report.report is not None or checks.fail_on is not None or run.talk.json
+    if run.voice.quiet and not asked:
+        return None
+    from ..diagnostics import diagnostics
+
+    words = "comparing with k-means" if hasattr(estimator, "labels_") else "measuring"
+    with run.about(study.table.name), run.voice.working(words):
+        return diagnostics(named(estimator, study), study.X, study.sample_weight)
+
+
+def _check_checks(checks: Checks) -> None:
+    share = checks.min_effective_size
+    if share is not None and not 0 < share <= 1:
+        raise FileError(f"--min-effective-size {share:g} should be in (0, 1]")
+
+
+def _failed(estimator: Any, found: Any, checks: Checks) -> list[str]:
+    failed = []
+    share, size = checks.min_effective_size, estimator.effective_sample_size_
+    if share is not None and size < share:
+        failed.append(f"effective size {size:.3g} is below --min-effective-size {share:g}")
+    if checks.fail_on is not None:
+        bad = {"harmed": ("harmed",), "no-effect": ("harmed", "no effect")}[checks.fail_on.value]
+        if found.verdict.word in bad:
+            failed.append(
+                f"the verdict is {found.verdict.word!r}, with --fail-on {checks.fail_on.value}"
+            )
+    return failed
+
+
+def _tell(run: Run, failed: list[str]) -> None:
+    for sentence in failed:
+        run.voice.error(f"check failed: {sentence}")
+
+
+def _table(path: str, ids: tuple[str, Any], **columns: Any) -> bytes:
+    name, values = ids
+    return table_bytes(path, {name: values, **columns})
+
+
+def _write_weights(run: Run, study: Study, estimator: Any, path: str | None) -> None:
+    if path is None:
+        return
+    columns = {"weight": estimator.weights_}
+    if study.sample_weight is not None:
+        columns["combined_weight"] = estimator.combined_weights_
+    run.write("--weights", path, _table(path, study.ids, **columns))
+
+
+def _write_model(run: Run, estimator: Any, path: str | None) -> None:
+    if path is None:
+        return
+    from .. import save
+
+    estimator.verbose, estimator.checkpoint = 0, None  # of this run, not of the model
+    run.write("--model", path, lambda place: save(estimator, place))
+
+
+def _write_report(run: Run, found: Any, path: str | None) -> None:
+    if path is None:
+        return
+    from .. import report
+
+    form = {".md": report.to_markdown, ".json": report.to_json}
+    make = next((f for suffix, f in form.items() if path.lower().endswith(suffix)), report.to_html)
+    with run.voice.working("writing the report"):
+        content = make(found)
+    run.write("--report", path, content)
+
+
+def _for_model(table: Table | BlockTable, estimator: Any, choice: Choice, rows: Id) -> Any:
+    """The columns that a model was fitted to, from a table that may have others."""
+    dropped = set(find(table, choice.drop, "--drop"))
+    kept = set(find(table, choice.keep, "--keep")) or set(table.names)
+    given = [n for n in table.names if n in kept and n not in dropped and n != rows.id]
+    known = getattr(estimator, "feature_names_in_", None)
+    if known is not None:
+        for name in known:
+            if name not in given:
+                raise FileError(
+                    f"{table.name}: has no column {name!r}, which the model was fitted to"
+                    f"{nearest(str(name), given)}"
+                )
+        X = table.select(list(known))
+        if table.is_frame:
+            return X
+        if isinstance(table, BlockTable):
+            raise FileError(
+                f"{table.name}: is a matrix, but the model was fitted to a table with names; read "
+                "it without --blocks"
+            )
+        import polars
+
+        return polars.DataFrame(np.asarray(X), schema=list(known))
+    if len(given) != estimator.n_features_in_:
+        raise FileError(
+            f"{table.name}: has {len(given)} columns to predict from, but the model was fitted to "
+            f"a matrix of {estimator.n_features_in_}; choose them with --drop or --keep"
+        )
+    X = table.select(given)
+    if not table.is_frame:
+        return X
+    if isinstance(table, BlockTable):
+        raise FileError(
+            f"{table.name}: is a table, but the model was fitted to a matrix without names; read "
+            "it without --blocks"
+        )
+    text = [name for name, kind in X.schema.items() if not kind.is_numeric()]
+    if text:
+        raise FileError(
+            f"{table.name}: column {text[0]!r} holds {X.schema[text[0]]}; the model was fitted to "
+            "a matrix of numbers"
+        )
+    return X.to_numpy()

@@ -1,0 +1,220 @@
+"""From a file and the options about columns to what an estimator takes."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._io import FileError, Table, read_table
+from ._block_table import BlockTable, open_blocks
+from ._config import nearest
+from ._options import Bias, Choice, Coding, Id, Reading
+
+OUTPUT_NAMES = ("cluster", "weight", "combined_weight")
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is analysed.
+
+    X : frame, array, CSR matrix or reader of blocks of the chosen columns
+    names : its columns
+    suspects : names (positions where X is no frame), or None
+    sample_weight : array or None
+    ids : (name, values) of what names the rows
+    """
+
+    table: Table | BlockTable
+    X: Any
+    names: list[str]
+    suspects: list[Any] | None
+    sample_weight: np.ndarray | None
+    ids: tuple[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+
+def read(source: str, reading: Reading) -> Table | BlockTable:
+    if reading.blocks or os.path.isdir(source):
+        return open_blocks(source, reading)
+    if reading.cache is not None:
+        raise FileError(f"{source}: --cache is for parquet that is read in blocks; add --blocks")
+    return read_table(
+        source,
+        format=reading.format,
+        header=not reading.no_header,
+        separator={"\\t": "\t", "tab": "\t"}.get(reading.separator or "", reading.separator),
+        encoding=reading.encoding,
+        variable=reading.variable,
+        missing=tuple(reading.missing or ()),
+    )
+
+
+def find(table: Table | BlockTable, patterns: list[str] | None, flag: str) -> list[str]:
+    """Columns that are named, in the order of the table; one that does not exist is an error."""
+    found: list[str] = []
+    for pattern in patterns or ():
+        if pattern in table.names:
+            found.append(pattern)
+            continue
+        hits = [n for n in table.names if fnmatch.fnmatchcase(n, pattern)] if "*" in pattern else []
+        if not hits:
+            raise FileError(
+                f"{table.name}: {flag} {pattern!r} is not one of its {len(table.names)} columns"
+                f"{nearest(pattern, list(table.names))}"
+            )
+        found.extend(hits)
+    chosen = set(found)
+    return [name for name in table.names if name in chosen]
+
+
+def one(table: Table | BlockTable, name: str | None, flag: str) -> str | None:
+    if name is not None and name not in table.names:
+        find(table, [name.replace("*", "?")], flag)  # raises, with the nearest name
+    return name
+
+
+def make_study(table: Table | BlockTable, choice: Choice, bias: Bias, rows: Id) -> Study:
+    """Apply the options about columns; they must not contradict each other."""
+    weight = one(table, bias.weight_column, "--weight-column")
+    id_column = one(table, rows.id, "--id")
+    dropped = set(find(table, choice.drop, "--drop"))
+    suspects = find(table, bias.suspect, "--suspect")
+    kept = set(find(table, choice.keep, "--keep")) or set(table.names)
+    for name in suspects:
+        for other, flag in ((weight, "--weight-column"), (id_column, "--id")):
+            if name == other:
+                raise FileError(f"{table.name}: column {name!r} is --suspect and {flag} at once")
+        if name in dropped:
+            raise FileError(f"{table.name}: column {name!r} is --suspect and --drop at once")
+    names = [
+        name
+        for name in table.names
+        if (name in kept or name in suspects)
+        and name not in dropped
+        and name not in (weight, id_column)
+    ]
+    if not names:
+        raise FileError(f"{table.name}: no column is left to analyse")
+    if suspects and len(suspects) == len(names):
+        raise FileError(
+            f"{table.name}: every column that is left is a --suspect; there should be others"
+        )
+    in_x: list[Any] = suspects if table.is_frame else [names.index(name) for name in suspects]
+    return Study(
+        table,
+        table.select(names),
+        names,
+        in_x or None,
+        None if weight is None else design_weights(table, weight),
+        row_names(table, id_column),
+    )
+
+
+def named(estimator: Any, study: Study) -> Any:
+    """The estimator with the names that the command line has for the columns of a matrix."""
+    if study.table.is_frame or hasattr(estimator, "feature_names_in_"):
+        return estimator
+    told = copy(estimator)
+    told.feature_names_in_ = np.array(study.names, dtype=object)
+    return told
+
+
+def row_names(table: Table | BlockTable, id_column: str | None) -> tuple[str, Any]:
+    if id_column is None:
+        return "row", np.arange(1, len(table) + 1)
+    values = table.column(id_column)
+    flag = f"{table.name}: column {id_column!r} (--id)"
+    if id_column in OUTPUT_NAMES:
+        raise FileError(f"{flag} has the name of a column of the outputs; rename it")
+    if table.is_frame and (values.dtype.is_nested() or values.dtype.is_object()):
+        raise FileError(f"{flag} holds values of type {values.dtype}; names should be plain")
+    return id_column, values
+
+
+def design_weights(table: Table | BlockTable, name: str) -> np.ndarray:
+    """A column as design weights: numbers, none missing, none negative."""
+    values = table.column(name)
+    flag = f"{table.name}: column {name!r} (--weight-column)"
+    if table.is_frame:
+        if not (values.dtype.is_numeric() or values.dtype.is_decimal()):
+            raise FileError(f"{flag} holds {values.dtype}; weights should be numbers")
+        if values.null_count():
+            at = int(values.is_null().arg_max())
+            raise FileError(f"{flag}, {table.place(at)}: is missing; each row should have a weight")
+        values = values.cast(float).to_numpy()
+    a = np.asarray(values, dtype=np.float64)
+    bad = ~(np.isfinite(a) & (a >= 0))
+    if bad.any():
+        at = int(np.flatnonzero(bad)[0])
+        raise FileError(f"{flag}, {table.place(at)}: weight {a[at]:g} should be >= 0 and finite")
+    if not a.any():
+        raise FileError(f"{flag}: is 0 in every row; at least one weight should be positive")
+    return a
+
+
+def read_margins(study: Study, given: list[str] | None) -> dict[Any, dict[Any, float]] | None:
+    """race:White=0.64 -> {"race": {"White": 0.64}}; an empty value stands for the missing ones."""
+    margins: dict[Any, dict[Any, float]] = {}
+    for text in given or ():
+        where = f"{study.table.name}: --margin {text!r}"
+        left, equals, share = text.rpartition("=")
+        # A column's name may itself have a colon: the longest name that fits is meant.
+        fitting = [name for name in study.names if left.startswith(f"{name}:")]
+        if not equals or ":" not in left:
+            raise FileError(f"{where} should be COLUMN:VALUE=SHARE, for example race:White=0.64")
+        if not fitting:
+            name = left.partition(":")[0]
+            raise FileError(
+                f"{where}: {name!r} is not a column that is analysed{nearest(name, study.names)}"
+            )
+        column = max(fitting, key=len)
+        value: Any = left[len(column) + 1 :] or None
+        try:
+            wanted = float(share)
+        except ValueError:
+            raise FileError(f"{where}: the share {share!r} should be a number") from None
+        if not 0 <= wanted <= 1:
+            raise FileError(f"{where}: the share {share} should be in [0, 1]")
+        key: Any = column
+        if not study.table.is_frame:
+            key = study.names.index(column)
+            try:
+                value = float(value)
+            except (TypeError, ValueError):
+                raise FileError(f"{where}: the value {value!r} should be a number") from None
+        shares = margins.setdefault(key, {})
+        if value in shares:
+            raise FileError(f"{where}: this value has a share already")
+        shares[value] = wanted
+    return margins or None
+
+
+def make_encoder(study: Study, coding: Coding) -> Any:
+    """TableEncoder with the options about it; None for matrices, which are taken as they are."""
+    from .. import TableEncoder
+
+    codes = [n for n in find(study.table, coding.category, "--category") if n in study.names]
+    if not study.table.is_frame:
+        for flag, given in (
+            ("--max-categories", coding.max_categories is not None),
+            ("--category", bool(coding.category)),
+            ("--number-scale", coding.number_scale.value != "robust"),
+        ):
+            if given:
+                raise FileError(
+                    f"{study.table.name}: {flag} has no meaning for {study.table.format}: "
+                    "a matrix is taken as it is"
+                )
+        return None
+    return TableEncoder(
+        max_categories=coding.max_categories,
+        number_scale=coding.number_scale.value,
+        kinds=dict.fromkeys(codes, "category") or None,
+    )

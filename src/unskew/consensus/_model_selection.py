@@ -1,0 +1,296 @@
+"""Settings without labels: how many clusters, how strong a balance."""
+
+from __future__ import annotations
+
+import logging
+import numbers
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from .._data.tables import TableBlocks, open_outside
+from .._validation import check_number, check_weights, check_word
+from ..metrics import silhouette
+
+logger = logging.getLogger("unskew")
+
+# Candidates where none are given.
+CLUSTERS = tuple(range(2, 13))
+STRENGTHS = {"suspects": (0.0, 0.1, 0.3, 1.0, 3.0, 10.0), "all pairs": (0.0, 0.05, 0.1, 0.2, 0.5)}
+# Rows whose silhouette is taken.
+SEEN = 2000
+CRITERIA = ("silhouette", "stability", "tradeoff")
+# Scores that differ by less than this share of the best say nothing, and the smallest value is
+# taken: of strengths that is the one whose weights rest on the most rows.
+AS_GOOD = {("balance_strength", "silhouette"): 0.05}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One setting and what came of it, no labels involved.
+
+    silhouette       of the rows as the model measures them (effects taken out, scaled), rows
+                     counted by the learned weights: -1 to 1
+    stability        mean agreement (adjusted Rand index) of two runs
+    effective_size   share of the rows that the weights are worth
+    imbalance_left   share of the starting imbalance
+    explained        share of the variance, as the model measures it, that lies between clusters
+    """
+
+    value: float
+    silhouette: float
+    stability: float
+    effective_size: float
+    imbalance_left: float
+    explained: float
+
+    @property
+    def tradeoff(self) -> float:
+        """Imbalance taken away times the rows that are left."""
+        return (1.0 - self.imbalance_left) * self.effective_size
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen value of ``parameter``, by which criterion, and all candidates."""
+
+    parameter: str
+    chosen: Any
+    criterion: str
+    candidates: tuple[Candidate, ...]
+
+    def best_by(self, criterion: str) -> Any:
+        """What another criterion would have chosen; the smallest of equals.
+
+        Strengths whose silhouettes differ by less than 5 % count as equal.
+        """
+        check_word("criterion", criterion, CRITERIA)
+        scores = np.array([getattr(each, criterion) for each in self.candidates])
+        slack = max(1e-12, AS_GOOD.get((self.parameter, criterion), 0.0) * scores.max())
+        equals = np.flatnonzero(scores >= scores.max() - slack)
+        best = min(equals, key=lambda i: self.candidates[i].value)
+        value = self.candidates[best].value
+        return int(value) if self.parameter == "n_clusters" else value
+
+
+def choose_k(
+    X,
+    candidates=None,
+    *,
+    suspects=None,
+    sample_weight=None,
+    model=None,
+    criterion="silhouette",
+    n_runs=5,
+    random_state=None,
+):
+    """How many clusters, without labels.
+
+    A ConsensusDCKM of few runs is fitted for each candidate. Chosen is the number with the largest
+    silhouette of the rows as the model measures them, weighted as the model weights them: so that
+    the groups of the population are counted, and not sites. (Compared with other criteria in
+    docs/results/defaults.md. A silhouette needs two clusters: 1 is never chosen.)
+
+    Parameters
+    ----------
+    X, sample_weight, suspects : as in ConsensusDCKM
+    candidates : iterable of int, default=None
+        None: 2 to 12.
+    model : ConsensusDCKM or None
+        Settings of the fits; None: the default ones, with ``suspects``.
+    criterion : {"silhouette", "stability"}
+    n_runs : int, default=5
+        Runs of each fit.
+    random_state : int, RandomState or None
+        None takes the model's.
+
+    Returns
+    -------
+    Choice
+        ``chosen``, and for each candidate the numbers it was chosen by.
+
+    Examples
+    --------
+    >>> from unskew import choose_k
+    >>> from unskew.simulate import make_site_footprint
+    >>> data = make_site_footprint(500, n_clusters=3, rate=0.6, random_state=0)
+    >>> choose_k(data.X, range(2, 6), suspects=data.suspects, random_state=0).chosen
+    3
+    """
+    check_word("criterion", criterion, ("silhouette", "stability"))
+    given = CLUSTERS if candidates is None else _listed("candidates", candidates)
+    for k in given:
+        check_number("candidates", k, numbers.Integral, low=2)
+    n = _rows_of(X)
+    if sample_weight is not None:
+        n = int((check_weights(sample_weight, n) > 0).sum())
+    fitting = [int(k) for k in given if k < n]
+    if not fitting:
+        raise ValueError(f"candidates={list(given)!r} should be < n_samples={n}")
+    if candidates is not None and len(fitting) < len(given):
+        warnings.warn(
+            f"candidates={[k for k in given if k >= n]!r} are left out: they should be < "
+            f"n_samples={n}",
+            UserWarning,
+            stacklevel=2,
+        )
+    return _choose(
+        "n_clusters", fitting, X, sample_weight, model, suspects, criterion, n_runs, random_state
+    )
+
+
+def choose_strengths(
+    X,
+    n_clusters=None,
+    candidates=None,
+    *,
+    suspects=None,
+    sample_weight=None,
+    model=None,
+    criterion="silhouette",
+    n_runs=5,
+    random_state=None,
+):
+    """How strong a balance (``balance_strength``), without labels.
+
+    A ConsensusDCKM of few runs is fitted for each candidate. Chosen is the strength with the
+    largest silhouette of the rows as the model measures and weights them, or the weakest whose
+    silhouette is within 5 % of it: its weights rest on more rows. `unskew.plots.choice` draws it
+    beside the price, the effective size, and the imbalance left. docs/results/defaults.md
+    has what this and other criteria are worth beside a fixed strength.
+
+    Parameters
+    ----------
+    X, sample_weight, suspects : as in ConsensusDCKM
+    n_clusters : int or None
+        None takes the model's (8 where there is no model).
+    candidates : iterable of float, default=None
+        None: 0, 0.1, 0.3, 1, 3, 10 with suspects, 0, 0.05, 0.1, 0.2, 0.5 without.
+    model : ConsensusDCKM or None
+        Settings of the fits; None: the default ones, with ``suspects``.
+    criterion : {"silhouette", "stability", "tradeoff"}
+        "tradeoff": imbalance taken away times effective size.
+    n_runs : int, default=5
+        Runs of each fit.
+    random_state : int, RandomState or None
+        None takes the model's.
+
+    Returns
+    -------
+    Choice
+
+    Examples
+    --------
+    >>> from unskew import choose_strengths
+    >>> from unskew.simulate import make_site_footprint
+    >>> data = make_site_footprint(1000, rate=0.9, random_state=0)
+    >>> found = choose_strengths(data.X, 4, (0.0, 0.3), suspects=data.suspects, random_state=0)
+    >>> found.chosen
+    0.3
+    """
+    check_word("criterion", criterion, CRITERIA)
+    named = suspects is not None or (model is not None and model.suspects is not None)
+    usual = STRENGTHS["suspects" if named else "all pairs"]
+    given = usual if candidates is None else _listed("candidates", candidates)
+    for strength in given:
+        check_number("candidates", strength, low=0)
+    strengths = [float(s) for s in given]
+    return _choose(
+        "balance_strength", strengths, X, sample_weight, model, suspects, criterion, n_runs,
+        random_state, n_clusters=n_clusters,
+    )  # fmt: skip
+
+
+def _choose(
+    parameter, values, X, sample_weight, model, suspects, criterion, n_runs, random_state, **given
+) -> Choice:
+    from ._estimator import ConsensusDCKM
+
+    check_number("n_runs", n_runs, numbers.Integral, low=2 if criterion == "stability" else 1)
+    if model is None:
+        model = ConsensusDCKM(suspects=suspects)
+    elif suspects is not None:
+        raise ValueError("give the suspects to the model, or suspects and no model")
+    told = bool(model.verbose)
+    model = clone(model).set_params(n_runs=n_runs, verbose=0)
+    if random_state is not None:
+        model.set_params(random_state=random_state)
+    for name, value in given.items():
+        if value is not None:
+            model.set_params(**{name: value})
+    other = {"n_clusters": "balance_strength", "balance_strength": "n_clusters"}[parameter]
+    if isinstance(getattr(model, other), str):
+        if other == "n_clusters":
+            raise ValueError("n_clusters='auto' should be a number here; choose_k finds it first")
+        model.set_params(balance_strength=None)
+    found = []
+    for value in values:
+        each = clone(model).set_params(**{parameter: value})
+        with warnings.catch_warnings():  # of candidates that will not be taken
+            warnings.simplefilter("ignore")
+            each.fit(X, sample_weight=sample_weight)
+        found.append(describe(each, X, value))
+        if told:
+            logger.info("%s=%g: silhouette %.3f, stability %.2f",
+                        parameter, value, found[-1].silhouette, found[-1].stability)  # fmt: skip
+    choice = Choice(parameter, None, criterion, tuple(found))
+    return Choice(parameter, choice.best_by(criterion), criterion, tuple(found))
+
+
+def describe(model: Any, X: Any, value: float) -> Candidate:
+    """Label-free numbers of a fitted ConsensusDCKM."""
+    w, labels = model.combined_weights_, model.labels_
+    some = np.flatnonzero(w > 0)
+    some = some[np.linspace(0, some.size - 1, min(SEEN, some.size)).astype(np.intp)]
+    rows, distance = _as_fitted(model, X)
+    F = distance.of(rows.take(some))
+    F = np.asarray(F.toarray() if hasattr(F, "toarray") else F)
+    own, weight = labels[some], w[some]
+    separate = -1.0
+    if 1 < np.unique(own).size < some.size:
+        separate = silhouette(F, own, sample_weight=weight, weight_kind="importance")
+    F = F.astype(np.float64)
+    mean = np.average(F, axis=0, weights=weight)
+    total = float(weight @ ((F - mean) ** 2).sum(1))
+    between = 0.0
+    for k in np.unique(own):
+        inside = own == k
+        middle = np.average(F[inside], axis=0, weights=weight[inside])
+        between += float(weight[inside].sum() * ((middle - mean) ** 2).sum())
+    start = model.imbalance_start_
+    return Candidate(
+        value=value,
+        silhouette=float(separate),
+        stability=model.stability_,
+        effective_size=float(model.effective_sample_size_),
+        imbalance_left=float(model.imbalance_ / start) if start > 0 else 1.0,
+        explained=between / total if total > 0 else 0.0,
+    )
+
+
+def _listed(name: str, values: Any) -> list:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"{name}={values!r} should be a list of numbers")
+    values = list(values)
+    if not values:
+        raise ValueError(f"{name}=[] should name one value at least")
+    return values
+
+
+def _rows_of(X: Any) -> int:
+    outside = open_outside(X)
+    shape = getattr(X if outside is None else outside, "shape", None)
+    return len(X) if shape is None else int(shape[0])
+
+
+def _as_fitted(model: Any, X: Any) -> tuple[Any, Any]:
+    """Rows of the fit and the distance between them."""
+    outside = open_outside(X)
+    if isinstance(outside, TableBlocks):
+        rows = model._rows_of(outside.matrix(model.encoder_))
+        return rows.with_shift(model._shift), model._distance
+    return model._new_rows(X if outside is None else outside, [])[:2]

@@ -1,0 +1,415 @@
+"""diagnostics: what the weights of a fitted model did to its data, and whether that helped."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from .._data.sampling import Whole, some_of_model, some_rows
+from .._validation import check_weights
+from ..baselines import PlainKMeans, RegressOutKMeans
+from ..dckm import DCKM
+from ..metrics import effective_sample_size, kish_size
+from . import _measure
+from ._permutation import measure_untied
+from ._results import Convergence, Diagnostics, Rival, SuspectEffect
+from ._verdict import Evidence, Verdict, judge
+from ._view import View, call_of, read_fitted, row_names, settings_of
+
+ALL, DROPPED, REGRESSED = (
+    "k-means, all columns",
+    "k-means, suspects dropped",
+    "k-means, suspects regressed out",
+)
+# Effects of suspects that are listed.
+MOST_EFFECTS = 200
+
+
+def diagnostics(model: Any, X: Any, sample_weight: Any = None, *, against: bool = True):
+    """Numbers about a fit: weights, imbalance before and after, clusters, rivals, a verdict.
+
+    Parameters
+    ----------
+    model : fitted DCKM, ConsensusDCKM or DecorrelationWeights
+    X, sample_weight
+        What the model was fitted to. Of more than 100,000 rows (in memory, a file or a reader),
+        or 2**25 entries of wide dense ones, so many are drawn and looked at; what is said of the
+        weights, and sizes of clusters, is of all rows. ``notes`` says so.
+    against : bool, default=True
+        Also cluster by k-means on all columns and, with suspects, without them and after regressing
+        them out, from the model's own starts or more (at least ten of k-means, and the model's
+        groups as well). Without it there is no flow, and the verdict rests on the weights alone.
+
+    Returns
+    -------
+    Diagnostics
+
+    Examples
+    --------
+    >>> from unskew import DCKM
+    >>> from unskew.diagnostics import diagnostics
+    >>> from unskew.simulate import make_site_footprint
+    >>> data = make_site_footprint(1000, rate=0.8, random_state=0)
+    >>> model = DCKM(4, suspects=data.suspects, n_init=3, random_state=0).fit(data.X)
+    >>> found = diagnostics(model, data.X)
+    >>> found.verdict.word
+    'helped'
+    >>> found.evidence.typical_after < found.evidence.typical_before
+    True
+    """
+    look = look_at(model, X, sample_weight)
+    return describe_fit(look, look.rivals() if against else {})
+
+
+def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
+    """Did the correction help? In a word, a sentence and reasons with numbers; no labels needed.
+
+    The verdict of `diagnostics`, without its tables.
+
+    Parameters
+    ----------
+    model : fitted DCKM, ConsensusDCKM or DecorrelationWeights
+    X, sample_weight
+        What the model was fitted to; as in `diagnostics`.
+
+    Returns
+    -------
+    Verdict
+        ``word`` is "helped", "no effect" or "harmed" (do not use it), against k-means on all
+        columns; ``sentence``; ``reasons``; ``dropping_would_do`` says that k-means without the
+        suspects finds the same groups.
+
+    Examples
+    --------
+    >>> from unskew import ConsensusDCKM
+    >>> from unskew.diagnostics import verdict
+    >>> from unskew.simulate import make_site_footprint
+    >>> data = make_site_footprint(1000, rate=0.8, random_state=0)
+    >>> model = ConsensusDCKM(4, suspects=data.suspects, random_state=0).fit(data.X)
+    >>> verdict(model, data.X).word
+    'helped'
+    """
+    look = look_at(model, X, sample_weight)
+    labels, rivals = look.labels, look.rivals()
+    own, variance = (), None
+    if labels is not None:
+        own = _measure.associations(look.view, labels)
+        variance = _measure.explained_variance(look.view, labels)
+    imbalance = _measure.measure_imbalance(look.view, look.w)
+    described = _describe_rivals(look.view, rivals, labels)
+    return judge(_evidence(look, imbalance, own, variance, described, rivals))
+
+
+class Look(NamedTuple):
+    """A fit and the rows of it that are looked at: ``model`` has the labels and weights of these,
+    ``whole`` those of all rows."""
+
+    model: Any
+    X: Any
+    sample_weight: Any
+    view: View
+    whole: Whole
+    notes: tuple[str, ...] = ()
+
+    @property
+    def w(self) -> np.ndarray:
+        return np.asarray(self.model.combined_weights_, dtype=np.float64)
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        labels = getattr(self.model, "labels_", None)
+        return None if labels is None else np.asarray(labels)
+
+    def rivals(self) -> dict[str, np.ndarray]:
+        if self.labels is None:
+            return {}
+        return fit_rivals(self.model, self.view, self.X, self.sample_weight)
+
+
+def look_at(model: Any, X: Any, sample_weight: Any) -> Look:
+    check_is_fitted(model, "weights_")
+    some = some_rows(X, sample_weight, _seed(model))
+    if some.n != model.weights_.size:
+        raise ValueError(
+            f"X has {some.n} rows but the model was fitted to {model.weights_.size}; give the rows "
+            "of the fit, whose weights are looked at"
+        )
+    few = some_of_model(model, some.chosen)
+    weights = None if sample_weight is None else some.a
+    view = read_fitted(few, some.X, weights)
+    whole = Whole.of(model, check_weights(sample_weight, some.n), row_names(X), some.chosen)
+    return Look(few, some.X, weights, view, whole, () if some.chosen is None else (some.note,))
+
+
+def _describe_rivals(view: View, rivals: dict, labels: Any) -> tuple[Rival, ...]:
+    return tuple(
+        Rival(
+            name,
+            _measure.explained_variance(view, found),
+            _measure.agreement(view, found, labels),
+            _measure.associations(view, found),
+        )
+        for name, found in rivals.items()
+    )
+
+
+def describe_fit(look: Look, rivals: dict[str, np.ndarray]) -> Diagnostics:
+    """Everything about a fit, given the labels of its rivals (none: {})."""
+    model, view, w, labels = look.model, look.view, look.w, look.labels
+    imbalance = _measure.measure_imbalance(view, w)
+    clusters, marks, projection, flow, own, variance = (), None, None, None, (), None
+    if labels is not None:
+        K = int(model._K)
+        clusters, marks = _measure.profile_clusters(view, labels, w, K, look.whole)
+        projection = _measure.project(view, labels, w, _seed(model), look.whole)
+        own, variance = (
+            _measure.associations(view, labels),
+            _measure.explained_variance(view, labels),
+        )
+        baseline = _same_distance(view)
+        if baseline in rivals:
+            flow = _measure.flow_between(view, baseline, rivals[baseline], labels, K)
+    described = _describe_rivals(view, rivals, labels)
+    evidence = _evidence(look, imbalance, own, variance, described, rivals)
+    correlation = _measure.measure_correlation(view, w, imbalance.largest_before, marks)
+    return Diagnostics(
+        verdict=judge(evidence),
+        evidence=evidence,
+        weights=_measure.describe_weights(look.whole),
+        imbalance_before=float(model.imbalance_start_),
+        imbalance_after=float(model.imbalance_),
+        features=imbalance.features,
+        pairs=imbalance.pairs,
+        n_pairs=imbalance.n_pairs,
+        correlation=correlation,
+        convergence=_convergence(model),
+        clusters=clusters,
+        explained_variance=variance,
+        associations=own,
+        rivals=described,
+        flow=flow,
+        projection=projection,
+        effects=_effects(model),
+        notes=(*look.notes, *_notes(view, correlation, projection, imbalance)),
+        settings=settings_of(
+            view,
+            look.X,
+            look.sample_weight,
+            model=type(model).__name__,
+            call=call_of(model, look.sample_weight is not None),
+            parameters=model.get_params(deep=False),
+            n_rows=look.whole.w.size,
+        ),
+    )
+
+
+# Starts of k-means, at least (what one would do instead of the model), and where missing values
+# need the slower engine, at most; the model's groups are one more.
+LEAST_STARTS, SLOW_STARTS = 10, 3
+
+
+def fit_rivals(
+    model: Any, view: View, X: Any, sample_weight: Any, which: Any = (ALL, DROPPED, REGRESSED)
+) -> dict[str, np.ndarray]:
+    """name -> labels of simpler clusterings of the same rows, from the model's starts.
+
+    Without suspects there is k-means only.
+    """
+    found = {}
+    with warnings.catch_warnings():  # said of the model already; a rival with fewer clusters is one
+        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if ALL in which:
+            found[ALL] = _plain_kmeans(model, view, X, sample_weight, drop=False)
+        if DROPPED in which and view.suspects is not None:
+            found[DROPPED] = _plain_kmeans(model, view, X, sample_weight, drop=True)
+        if REGRESSED in which and view.suspects is not None:
+            found[REGRESSED] = regress_out(model, view).labels_
+    return found
+
+
+def _plain_kmeans(model: Any, view: View, X: Any, sample_weight: Any, *, drop: bool) -> np.ndarray:
+    """Labels of k-means from the model's starts and from the model's own groups, whichever ends
+    lower: a rival that was merely stuck would flatter the model."""
+    form = view.encoded.distance.form
+    if (view.encoded.layout.absent < 0).all() and form is None:
+        starts = max(model.n_init, LEAST_STARTS)
+        how = {"n_init": starts, "random_state": model.random_state, "init": model.init}
+        plain = PlainKMeans(model._K, suspects=view.suspects if drop else None, **how)
+        X, sample_weight = encoded_matrix(view), view.a
+    else:
+        # Missing values, and rows and columns that are scaled, are for our own engine: no balance,
+        # and a price of unequal weights that keeps them at 1. So the verdict is about the
+        # correction, and not about the distance.
+        plain = DCKM(
+            model._K,
+            balance_strength=0.0,
+            spread_strength=1e6,
+            suspects=view.suspect_sources.tolist() if drop else None,
+            column_scale=model.column_scale,
+            row_scale="unit" if form is not None and form.unit else None,
+            init=model.init,
+            n_init=min(model.n_init, SLOW_STARTS),
+            max_iter=max(100, model.max_iter),
+            encoder=model.encoder,
+            n_bins=model.n_bins,
+            n_threads=model.n_threads,
+            random_state=model.random_state,
+        )
+    fits = [plain, clone(plain).set_params(init=np.asarray(model.labels_))]
+    return min((one.fit(X, sample_weight=sample_weight) for one in fits), key=_inertia).labels_
+
+
+def _inertia(fitted: Any) -> float:
+    return fitted.inertia_
+
+
+def encoded_matrix(view: View) -> Any:
+    """The encoded columns as one float matrix, for methods that know no tables."""
+    X = view.rows.X
+    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
+
+
+def regress_out(model: Any, view: View) -> RegressOutKMeans:
+    """Missing values hold the mean here: a regression has no other place for them."""
+    how = {"init": model.init, "n_init": model.n_init, "random_state": model.random_state}
+    method = RegressOutKMeans(model._K, suspects=view.suspects, **how)
+    return method.fit(encoded_matrix(view), sample_weight=view.a)
+
+
+def _same_distance(view: View) -> str:
+    """The rival that clusters on the columns of the model's own distance."""
+    if view.suspects is None or np.isin(view.suspects, view.in_distance).any():
+        return ALL
+    return DROPPED
+
+
+def _seed(model: Any) -> int:
+    """Of the rows that are drawn for pictures: the model's, where it is a number."""
+    state = model.random_state
+    return int(state) if isinstance(state, (int, np.integer)) else 0
+
+
+def _convergence(model: Any) -> Convergence:
+    history = tuple(
+        (name, tuple(float(v) for v in np.asarray(values).tolist()))
+        for name, values in model.history_.items()
+    )
+    status = str(model.status_)
+    # The authors' procedure has its number of steps; reaching it is its regular end.
+    regular = model.solver == "paper" and status.startswith("max_iter")
+    return Convergence(
+        status=status,
+        converged=status.startswith("converged") or regular,
+        iterations=int(model.n_iter_),
+        objective=float(model.objective_),
+        history=history,
+    )
+
+
+def _evidence(look: Look, imbalance, own, variance, described, rivals) -> Evidence:
+    model, view, w, whole = look.model, look.view, look.w, look.whole
+    by_name = {rival.name: rival for rival in described}
+    baseline, dropped = by_name.get(_same_distance(view)), by_name.get(DROPPED)
+
+    def strongest(found: Any) -> float | None:
+        return max((one.value for one in found), default=None)
+
+    kept = same = None
+    if baseline is not None:
+        same = baseline.agreement
+        # Corrected rows have another variance: their groups have no share of k-means' to keep.
+        if baseline.explained_variance > 0 and not view.corrected:
+            kept = variance / baseline.explained_variance
+    weighted: dict[str, Any] = {}
+    if ALL in rivals:
+        labels = np.asarray(model.labels_)
+        weighted["weighted_same"] = _measure.agreement(view, labels, rivals[ALL], w)
+        if DROPPED in rivals:
+            weighted["weighted_same_dropped"] = _measure.agreement(view, labels, rivals[DROPPED], w)
+        weighted["weighted_follows"] = strongest(_measure.associations(view, labels, w))
+        follows = strongest(_measure.associations(view, rivals[ALL], w))
+        weighted["weighted_kmeans_follows"] = follows
+        untied = measure_untied(model, view, w, rivals[ALL], _seed(model))
+        if untied is not None:
+            weighted |= untied._asdict()
+        halves = _measure.stabilities(view, w, int(model._K), _seed(model))
+        weighted["stability"], weighted["kmeans_stability"] = halves
+        changes = _measure.influence(view, rivals[ALL], labels)
+        weighted["gained"], weighted["lost"] = changes
+    return Evidence(
+        **weighted,
+        suspects=view.suspect_names,
+        constant_suspects=view.constant_suspects,
+        votes=_votes_of(model),
+        n_clusters=len(np.unique(model.labels_)) if hasattr(model, "labels_") else None,
+        n_rows=int((whole.a > 0).sum()),
+        converged=_convergence(model).converged,
+        corrected=view.corrected,
+        effective_size=effective_sample_size(whole.m, whole.a),
+        kish_size=kish_size(whole.w),
+        typical_before=imbalance.typical_before,
+        typical_after=imbalance.typical_after,
+        by_chance=imbalance.by_chance,
+        kept_variance=kept,
+        same_as_kmeans=same,
+        same_as_regressed=by_name[REGRESSED].agreement if REGRESSED in by_name else None,
+        follows=strongest(own),
+        kmeans_follows=strongest(by_name[ALL].associations) if ALL in by_name else None,
+        dropped_follows=None if dropped is None else strongest(dropped.associations),
+    )
+
+
+def _votes_of(model: Any) -> tuple[int, int, float] | None:
+    """Runs of a consensus, those that vote, and how far two runs agree; None for one run."""
+    if not hasattr(model, "runs_") or len(model.runs_) < 2:
+        return None
+    return len(model.runs_), sum(run["votes"] for run in model.runs_), float(model.stability_)
+
+
+def _effects(model: Any) -> tuple[SuspectEffect, ...]:
+    """The largest effects of suspects that the model takes out; none for weights alone."""
+    told = getattr(model, "suspect_effects_", None) or ()
+    every = [
+        SuspectEffect(str(one["suspect"]), str(column), float(effect))
+        for one in told
+        for column, effect in zip(one["columns"], one["effects"])
+        if effect != 0
+    ]
+    return tuple(sorted(every, key=lambda one: -abs(one.effect))[:MOST_EFFECTS])
+
+
+def _notes(view: View, correlation: Any, projection: Any, imbalance: Any) -> tuple[str, ...]:
+    notes = []
+    if len(correlation.names) < correlation.n_columns:
+        notes.append(
+            f"The correlation maps show the {len(correlation.names)} of {correlation.n_columns} "
+            "encoded columns with the largest differences."
+        )
+    if projection is not None and len(projection.positions) < projection.n_rows:
+        notes.append(
+            f"The picture in two dimensions shows {len(projection.positions):,} of "
+            f"{projection.n_rows:,} rows, drawn from each cluster in proportion."
+        )
+    if imbalance.n_pairs > len(imbalance.pairs):
+        notes.append(
+            f"Of {imbalance.n_pairs:,} pairs of columns, the {len(imbalance.pairs)} with the "
+            "largest differences are listed."
+        )
+    seen = sum(pairs.n_pairs for pairs in view.rectangles)
+    if view.cut:
+        notes.append(
+            f"There are so many columns that differences were measured on {seen:,} pairs of "
+            "column and group, those of the columns that vary most."
+        )
+    if correlation.amount_before is None:
+        notes.append(
+            f"The amount of correlation was left out: {correlation.n_columns:,} columns are too "
+            "many."
+        )
+    return tuple(notes)

@@ -1,0 +1,170 @@
+"""Rows as an unbiased sample would have them: given the suspects of other rows.
+
+If some groups are the true ones and the sample was biased, then in the population the suspects do
+not follow the groups. Such a population can be made of the sample: each row gets the suspects of
+another row, drawn at random, and what the suspects add to the other columns, as seen inside the
+groups, moves with them. A clustering that found the groups through the suspects loses them there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._kmeans import Distance, assign, cluster_sums, means
+from .._preprocessing import scaled_distance
+from ..metrics import adjusted_rand_index
+from ._measure import MOST_COLUMNS_IN_HALVES, draw_rows
+from ._view import View
+
+# Populations that are drawn; what is found in them is averaged.
+DRAWS = 3
+# A share of a two-valued column is not taken for 0 or 1.
+LEAST = 0.01
+
+
+class Untied(NamedTuple):
+    """What a model and k-means find of groups when the suspects are untied from them.
+
+    own_found, own_found_by_kmeans       of the model's groups (adjusted Rand index)
+    rival_found, rival_found_by_kmeans   of the groups of k-means: by the model, by k-means
+    beyond, kmeans_beyond                share of the variance that the suspects leave unexplained
+                                         and the groups explain: the model's, those of k-means
+    """
+
+    own_found: float
+    own_found_by_kmeans: float
+    rival_found: float
+    rival_found_by_kmeans: float
+    beyond: float
+    kmeans_beyond: float
+
+
+def measure_untied(model: Any, view: View, w: np.ndarray, rival: np.ndarray, seed: int):
+    """Untied, or None without suspects and for very wide data, whose rows would have to be dense.
+
+    w are the model's weights, rival the labels of k-means on all columns.
+    """
+    if view.suspects is None or view.rows.d > MOST_COLUMNS_IN_HALVES:
+        return None
+    rng = np.random.RandomState(seed)
+    chosen = draw_rows(view, rng)
+    tile = view.rows.take(chosen)
+    a, own, other = view.a[chosen], np.asarray(model.labels_)[chosen], rival[chosen]
+    by_model = NearestMean(view.encoded.distance, tile, w[chosen], own)
+    by_kmeans = NearestMean(distance_of_kmeans(model, view), tile, a, other)
+    found = np.zeros((2, 2))
+    for _ in range(DRAWS):
+        for total, groups in zip(found, (own, other)):
+            donors, rows = untie(view, tile, a, groups, rng)
+            total += [
+                adjusted_rand_index(groups[donors], nearest.labels(rows)) / DRAWS
+                for nearest in (by_model, by_kmeans)
+            ]
+    explained = [beyond_suspects(view, tile, a, groups) for groups in (own, other)]
+    return Untied(*found.ravel().tolist(), *explained)
+
+
+def distance_of_kmeans(model: Any, view: View) -> Distance:
+    """Of k-means on all columns, which measures rows as the model does."""
+    encoded, form = view.encoded, view.encoded.distance.form
+    every = np.flatnonzero(~encoded.layout.notes)
+    return scaled_distance(
+        encoded.rows,
+        encoded.a,
+        encoded.columns,
+        encoded.layout,
+        every,
+        None if form is None else model.column_scale,
+        form is not None and form.unit,
+    )
+
+
+class NearestMean:
+    """Labels of rows by the nearest weighted mean of groups."""
+
+    def __init__(self, distance: Distance, tile: np.ndarray, w: np.ndarray, groups: np.ndarray):
+        self.distance, K = distance, int(groups.max()) + 1
+        F = np.ascontiguousarray(distance.of(tile), dtype=np.float64)
+        sums = [np.asarray(part) for part in cluster_sums(F, w, groups, K, distance.gaps(tile))]
+        C, empty = means(sums, distance, np.zeros((K, F.shape[1])), len(F))
+        self.kept = np.flatnonzero(~empty)
+        self.C = C[self.kept]
+
+    def labels(self, tile: np.ndarray) -> np.ndarray:
+        F = np.ascontiguousarray(self.distance.of(tile), dtype=np.float64)
+        return self.kept[assign(F, self.C, self.distance.gaps(tile))[0]]
+
+
+def untie(view: View, tile: np.ndarray, a: np.ndarray, groups: np.ndarray, rng: Any) -> tuple:
+    """(which rows of the tile were taken, those rows with the suspects of others).
+
+    What suspects add is linear and the same in all groups. Two-valued columns stay two-valued: as
+    few rows as will do change their value. Missing values stay missing.
+    """
+    n, suspects = len(tile), view.suspects
+    share = a / a.sum()
+    donors, givers = rng.choice(n, n, p=share), rng.choice(n, n, p=share)
+    rest = np.setdiff1d(np.arange(tile.shape[1]), suspects)
+    X, Z = tile[:, rest].astype(np.float64), tile[:, suspects].astype(np.float64)
+    inside, B = _effects(X, Z, a, groups)
+    rows = tile[donors].copy()
+    rows[:, suspects] = tile[givers][:, suspects]
+    moved = X[donors] + (Z[givers] - Z[donors]) @ B
+    low, high = X.min(axis=0), X.max(axis=0)
+    two = ((low == X) | (high == X)).all(axis=0) & (high > low)
+    if two.any():
+        gap = (high - low)[two]
+        chance = np.clip((inside[donors][:, two] - low[two]) / gap, LEAST, 1 - LEAST)
+        wanted = np.clip(chance + ((Z[givers] - Z[donors]) @ B[:, two]) / gap, LEAST, 1 - LEAST)
+        draw = rng.random_sample(chance.shape)
+        is_high = X[donors][:, two] == high[two]
+        now = np.where(is_high, draw * chance < wanted, draw * (1 - chance) < wanted - chance)
+        moved[:, two] = low[two] + gap * now
+    absent = view.encoded.layout.absent[rest]
+    for k in np.flatnonzero(absent >= 0):
+        lost = tile[donors][:, absent[k]] != 0
+        moved[lost, k] = X[donors][lost, k]
+    notes = view.encoded.layout.notes[rest]
+    moved[:, notes] = X[donors][:, notes]
+    rows[:, rest] = moved
+    return donors, rows
+
+
+def _effects(X: np.ndarray, Z: np.ndarray, a: np.ndarray, groups: np.ndarray) -> tuple:
+    """(fitted X, B): X on groups and Z, B the part of Z; a little ridge for suspects that follow
+    each other or the groups."""
+    means_of_X, means_of_Z = (_group_means(M, a, groups) for M in (X, Z))
+    Zc, Xc = Z - means_of_Z[groups], X - means_of_X[groups]
+    gram = Zc.T @ (a[:, None] * Zc)
+    gram[np.diag_indices_from(gram)] += 1e-3 * max(float(np.trace(gram)) / len(gram), 1e-12)
+    B = np.linalg.solve(gram, Zc.T @ (a[:, None] * Xc))
+    return means_of_X[groups] + Zc @ B, B
+
+
+def _group_means(M: np.ndarray, a: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    sums, weight = cluster_sums(M, a, groups, int(groups.max()) + 1)
+    return sums / np.where(weight > 0, weight, 1.0)[:, None]
+
+
+def beyond_suspects(view: View, tile: np.ndarray, a: np.ndarray, groups: np.ndarray) -> float:
+    """Of the variance of the other columns, each of unit variance, that a linear function of the
+    suspects leaves: the share that the groups explain."""
+    suspects, notes = view.suspects, view.encoded.layout.notes
+    rest = np.setdiff1d(np.flatnonzero(~notes), suspects)
+    share = a / a.sum()
+    X = tile[:, rest].astype(np.float64)
+    X -= share @ X
+    sd = np.sqrt(share @ X**2)
+    X = X[:, sd > 0] / sd[sd > 0]
+    Z = np.column_stack([np.ones(len(tile)), tile[:, suspects].astype(np.float64)])
+    members = np.eye(int(groups.max()) + 1)[groups]
+
+    def left(columns: np.ndarray) -> float:
+        root = np.sqrt(share)[:, None]
+        fit = np.linalg.lstsq(root * columns, root * X, rcond=None)[0]
+        return float((share[:, None] * (X - columns @ fit) ** 2).sum())
+
+    without = left(Z)
+    return 1.0 - left(np.column_stack([Z, members])) / without if without > 1e-12 else 0.0

@@ -1,0 +1,355 @@
+"""The only place that knows how a model or a table becomes encoded columns."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass, replace
+from importlib import metadata
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.utils import check_array
+
+from .. import _balance
+from .._data.columns import as_frame
+from .._data.sources import STORED_AS_GIVEN
+from .._data.tiled import Rows
+from .._preprocessing import Encoded, Layout, TableEncoder, encode, encode_for
+from .._validation import check_weights, find_columns
+from ._results import Settings
+
+# Rectangles of D beyond this many entries are cut down to the columns that vary most.
+LARGEST_RECTANGLE = 2**22
+# A quantity has more distinct values than this.
+MOST_CODES = 20
+# Values of a category that an audit tells apart; the rest are pooled.
+MOST_CATEGORIES = 20
+
+
+@dataclass(frozen=True)
+class View:
+    """Rows as the model saw them, with a name and a source column for each encoded column.
+
+    rectangles   the pairs to balance; D of them is standardised whatever the scale of the model
+    suspects     encoded columns of the suspects, or None
+    in_distance  encoded columns that the clusters are made of
+    encoder      of a table, or None
+    cut          whether rectangles had to be cut down
+    """
+
+    encoded: Encoded
+    names: tuple[str, ...]
+    sources: np.ndarray
+    source_names: tuple[str, ...]
+    rectangles: tuple[Any, ...]
+    encoder: Any
+    cut: bool
+
+    @property
+    def rows(self) -> Rows:
+        return self.encoded.rows
+
+    @property
+    def a(self) -> np.ndarray:
+        return self.encoded.a
+
+    @property
+    def suspects(self) -> np.ndarray | None:
+        named = self.encoded.suspects
+        return named if named is not None and np.size(named) else None
+
+    @property
+    def constant_suspects(self) -> bool:
+        """Whether suspects were named, all of which have one value only."""
+        return self.encoded.suspects is not None and self.suspects is None
+
+    @property
+    def in_distance(self) -> np.ndarray:
+        return self.encoded.distance.columns
+
+    @property
+    def sd(self) -> np.ndarray:
+        return self.encoded.columns.sd
+
+    @property
+    def rest(self) -> np.ndarray:
+        """Encoded columns of the distance that are no suspects."""
+        return np.setdiff1d(self.in_distance, [] if self.suspects is None else self.suspects)
+
+    @property
+    def suspect_sources(self) -> np.ndarray:
+        nothing = np.zeros(0, dtype=np.intp)
+        return nothing if self.suspects is None else np.unique(self.sources[self.suspects])
+
+    @property
+    def suspect_names(self) -> tuple[str, ...]:
+        return tuple(self.source_names[s] for s in self.suspect_sources)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Source name -> kind of column; empty for arrays."""
+        return {} if self.encoder is None else dict(self.encoder.kinds_)
+
+    @property
+    def corrected(self) -> bool:
+        """Whether the model takes effects of the suspects out of the other columns."""
+        return self.encoded.distance.effects is not None
+
+    def differences(
+        self, w: np.ndarray, *, as_they_are: bool = False
+    ) -> list[tuple[Any, np.ndarray]]:
+        """(pairs, D) of each rectangle under weights w, of corrected columns where the model
+        corrects them, unless they are wanted as they are."""
+        pairs = self.rectangles
+        if as_they_are:
+            pairs = tuple(replace(one, effects=None) for one in pairs)
+        with self.rows.threads():
+            return [(one, _balance.contrast(self.rows, one, w)) for one in pairs]
+
+    def readable(self, k: int, value: float) -> float | None:
+        """A mean of encoded column k in the units of the table; None where there is none."""
+        if not np.isfinite(value):
+            return None
+        if self.encoder is None or self.encoded.layout.notes[k]:
+            return float(value)
+        return float(self.encoder.recipes_[self.sources[k]].readable(value))
+
+
+def read_fitted(model: Any, X: Any, sample_weight: Any) -> View:
+    """The rows that ``model`` was fitted to, with its columns."""
+    a = check_weights(sample_weight, model.weights_.size)
+    if not sp.issparse(X) and as_frame(X) is None:
+        X = np.asarray(X)
+    encoded = encode_for(model, X, a)
+    w = np.asarray(model.combined_weights_, dtype=np.float64)
+    if model.scale == "relative" and not np.allclose(a * model.weights_, w, rtol=1e-6):
+        raise ValueError(
+            "sample_weight differs from that of the fit; give the weights that fit was given"
+        )
+    return _view(encoded, model.encoder_)
+
+
+def read_table(X: Any, sample_weight: Any, encoder: Any, feature_names: Any = None) -> View:
+    """A table or matrix, encoded afresh; every pair of source columns is one to look at."""
+    frame = as_frame(X)
+    if frame is None:
+        X = check_array(X, accept_sparse="csr", dtype=STORED_AS_GIVEN, order="C")
+        a, fitted = check_weights(sample_weight, X.shape[0]), None
+        layout = Layout.plain(X.shape[1], check_names(feature_names, X))
+        matrix = sp.csr_array(X) if sp.issparse(X) else X
+    else:
+        check_names(feature_names, X)
+        fitted = clone(encoder or TableEncoder(max_categories=MOST_CATEGORIES))
+        a = check_weights(sample_weight, len(frame))
+        matrix, layout = fitted.fit_read(frame, a).matrix, fitted.layout()
+    with Rows(matrix).threads() as rows:
+        encoded = encode(
+            rows, a, suspects=None, cluster_on="all", n_bins=5, standardise=True, layout=layout
+        )
+    return _view(encoded, fitted)
+
+
+def check_names(feature_names: Any, X: Any) -> np.ndarray | None:
+    """Names for the columns of an array, one each; None where there are none."""
+    if feature_names is None:
+        return None
+    if as_frame(X) is not None:
+        raise ValueError("feature_names are for arrays; the columns of a table have names")
+    names = np.array([str(name) for name in feature_names], dtype=object)
+    if names.size != X.shape[1]:
+        raise ValueError(
+            f"feature_names has {names.size} names but X has {X.shape[1]} columns; each should "
+            "have one"
+        )
+    return names
+
+
+def _view(encoded: Encoded, encoder: Any) -> View:
+    sd = encoded.columns.sd
+    scale = np.divide(1.0, sd, out=np.zeros_like(sd), where=sd > 0)
+    whole = [
+        replace(pairs, scale=scale[pairs.features])
+        for pairs in encoded.rectangles
+        if pairs.n_pairs > 0
+    ]
+    rectangles = tuple(_cut_down(pairs, sd) for pairs in whole)
+    return View(
+        encoded=encoded,
+        names=tuple(map(str, encoded.names)),
+        sources=np.asarray(encoded.sources),
+        source_names=tuple(map(str, encoded.source_names)),
+        rectangles=rectangles,
+        encoder=encoder,
+        cut=any(cut is not pairs for cut, pairs in zip(rectangles, whole)),
+    )
+
+
+def _cut_down(pairs: Any, sd: np.ndarray) -> Any:
+    """The same rectangle, or its part that fits: the columns that vary most."""
+    most = LARGEST_RECTANGLE
+    d, t = pairs.features.size, len(pairs.treatments)
+    if d * t <= most:
+        return pairs
+    share = np.sqrt(most / (d * t))
+    keep_k = _largest(sd[pairs.features], max(1, int(d * share)))
+    keep_j = _largest(sd[pairs.treatments.column], max(1, int(t * share)))
+    row, column = np.full(d, -1), np.full(t, -1)
+    row[keep_k], column[keep_j] = np.arange(keep_k.size), np.arange(keep_j.size)
+    masked = row[pairs.masked[0]], column[pairs.masked[1]]
+    inside = (masked[0] >= 0) & (masked[1] >= 0)
+    return replace(
+        pairs,
+        features=pairs.features[keep_k],
+        treatments=pairs.treatments.take(keep_j),
+        masked=(masked[0][inside], masked[1][inside]),
+        scale=pairs.scale[keep_k],
+        centre=pairs.centre[keep_k],
+        gap=pairs.gap[keep_k],
+        symmetric=False,
+    )
+
+
+def _largest(values: np.ndarray, count: int) -> np.ndarray:
+    return np.sort(np.argsort(-values, kind="stable")[:count])
+
+
+def row_names(X: Any) -> Any:
+    """The index of a pandas table that has one of its own, else None."""
+    index = getattr(X, "index", None)
+    if index is None or not hasattr(X, "columns") or type(index).__name__ == "RangeIndex":
+        return None
+    return index
+
+
+def find_sources(named: Any, view: View) -> np.ndarray:
+    """Positions of source columns given by name, index or mask."""
+    names = None if view.encoder is None else np.array(view.source_names, dtype=object)
+    return find_columns(named, names, len(view.source_names), "suspects")
+
+
+def treatment_name(view: View, treatments: Any, j: int) -> str:
+    """Readable: the column for a two-valued one, "age 31 to 45" for a bin of another."""
+    k = int(treatments.column[j])
+    name, low, high = view.names[k], float(treatments.above[j]), float(treatments.upto[j])
+    if np.isfinite(low) and not np.isfinite(high) and int((treatments.column == k).sum()) == 1:
+        return name
+    shift = 0.0 if view.rows.shift is None else float(view.rows.shift[k])
+    levels = view.encoded.layout.levels[k]
+    recipe = None if view.encoder is None else view.encoder.recipes_[view.sources[k]]
+    if levels is not None and recipe is not None:
+        inside = [recipe.readable(v) for v in levels if low < v - shift <= high]
+        return f"{name}={' or '.join(recipe.words[round(v)] for v in inside)}"
+
+    def spoken(value: float) -> str:
+        value = value + shift if recipe is None else recipe.readable(value + shift)
+        if recipe is not None and recipe.kind == "date":
+            return str(np.datetime64(round(value), "D"))
+        return f"{value:.4g}"
+
+    if not np.isfinite(low):
+        return f"{name} up to {spoken(high)}"
+    if not np.isfinite(high):
+        return f"{name} above {spoken(low)}"
+    return f"{name} {spoken(low)} to {spoken(high)}"
+
+
+class Values(NamedTuple):
+    """A source column for `metrics.association`: values, measure, and which rows have one."""
+
+    values: np.ndarray
+    kind: str
+    known: np.ndarray
+
+
+def values_of_source(view: View, source: int) -> Values:
+    """Values of a source column, and which measure suits them.
+
+    Quantities, with more than 20 distinct values, are the encoded number itself ("eta"); anything
+    else becomes one code for each pattern of its encoded columns ("cramers_v"), which makes
+    missing a value of its own.
+    """
+    columns = np.flatnonzero(view.sources == source)
+    every = np.ones(view.rows.n, dtype=bool)
+    if columns.size == 0:  # a constant column has none
+        return Values(np.zeros(view.rows.n), "cramers_v", every)
+    values = view.rows.columns(columns).astype(np.float64)
+    kind = view.kinds.get(view.source_names[source], "number")
+    if kind in ("number", "date") and np.unique(values[:, 0]).size > MOST_CODES:
+        note = view.encoded.layout.absent[columns[0]]
+        known = every if note < 0 else values[:, np.flatnonzero(columns == note)[0]] == 0
+        return Values(values[:, 0], "eta", known)
+    if columns.size == 1:
+        return Values(np.unique(values[:, 0], return_inverse=True)[1], "cramers_v", every)
+    codes = np.unique(values, axis=0, return_inverse=True)[1].ravel()
+    return Values(codes, "cramers_v", every)
+
+
+# ------------------------------------------------------------------------------------- settings
+def spoken_value(value: Any) -> str:
+    """A parameter as one would type it, long arrays cut short."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (list, tuple)) and len(value) > 12:
+        shown = ", ".join(map(repr, value[:10]))
+        return f"[{shown}, ... ({len(value)} in all)]"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return " ".join(repr(value).split())
+
+
+def call_of(model: Any, weighted: bool) -> str:
+    """The line of Python that fits such a model."""
+    defaults = type(model)().get_params(deep=False)
+    changed = [
+        f"{name}={spoken_value(value)}"
+        for name, value in model.get_params(deep=False).items()
+        if not _same(value, defaults[name])
+    ]
+    weights = ", sample_weight=sample_weight" if weighted else ""
+    return f"{type(model).__name__}({', '.join(changed)}).fit(X{weights})"
+
+
+def settings_of(
+    view: View, X: Any, sample_weight: Any, *, model: str, call: str, parameters: dict, n_rows: int
+) -> Settings:
+    """Parameters, versions and facts about the columns; ``n_rows`` in all, looked at or not."""
+    ignored = {} if view.encoder is None else view.encoder.ignored_
+    return Settings(
+        model=model,
+        call=call,
+        parameters=tuple((name, spoken_value(value)) for name, value in parameters.items()),
+        versions=versions(X),
+        n_rows=n_rows,
+        n_columns=len(view.source_names),
+        n_encoded=view.rows.d,
+        design_weights=sample_weight is not None,
+        suspects=view.suspect_names,
+        kinds=tuple((str(name), str(kind)) for name, kind in view.kinds.items()),
+        ignored=tuple((str(name), str(why)) for name, why in ignored.items()),
+    )
+
+
+def _same(value: Any, default: Any) -> bool:
+    if isinstance(value, np.ndarray) or isinstance(default, np.ndarray):
+        return False
+    return type(value) is type(default) and value == default
+
+
+def versions(X: Any) -> tuple[tuple[str, str], ...]:
+    """unskew, Python and the libraries that numbers can depend on."""
+    from .. import __version__
+
+    found = [("unskew", __version__), ("python", platform.python_version())]
+    library = type(X).__module__.split(".")[0]
+    for name in ("numpy", "scipy", "scikit-learn", "narwhals", "pandas", "polars", "pyarrow"):
+        if name in ("pandas", "polars", "pyarrow") and name != library:
+            continue
+        try:
+            found.append((name, metadata.version(name)))
+        except metadata.PackageNotFoundError:
+            continue
+    return (*found, ("platform", f"{platform.system()} {platform.machine()}"))

@@ -1,0 +1,504 @@
+"""Files: every format in, whole files out, errors that name file, place and rule."""
+
+import csv
+import datetime
+import gzip
+import io
+import os
+import stat
+import sys
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+from hypothesis import given, settings
+
+from unskew import _io
+from unskew._io import FileError, Outputs, read_table, same_file, write_table, write_whole
+
+pl = pytest.importorskip("polars")
+
+
+def put(folder: Path, name: str, content) -> Path:
+    path = folder / name
+    if isinstance(content, str):
+        content = content.encode()
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return path
+
+
+def rows(path, **options):
+    return read_table(path, **options).data.rows()
+
+
+FRAME = {
+    "age": [34, None, 7],
+    "bmi": [20.5, 31.0, None],
+    "site": ["A", "B", None],
+    "ok": [True, False, None],
+    "day": [datetime.date(2024, 1, 31), None, datetime.date(2020, 2, 29)],
+}
+
+
+def write_frame(path: Path) -> None:
+    frame = pl.DataFrame(FRAME)
+    buffer = io.BytesIO()
+    name = path.name.removesuffix(".gz")
+    if name.endswith(".csv"):
+        frame.write_csv(buffer)
+    elif name.endswith(".tsv"):
+        frame.write_csv(buffer, separator="\t")
+    elif name.endswith("jsonl"):
+        frame.write_ndjson(buffer)
+    elif name.endswith("parquet"):
+        frame.write_parquet(buffer)
+    elif name.endswith("stream.arrow"):
+        frame.write_ipc_stream(buffer)
+    else:
+        frame.write_ipc(buffer)
+    content = buffer.getvalue()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a.csv", "a.csv.gz", "a.tsv", "a.tsv.gz", "a.jsonl", "a.jsonl.gz", "a.parquet", "a.feather",
+     "a.arrow", "stream.arrow", "A.CSV"],
+)  # fmt: skip
+def test_every_table_format_gives_the_same_table(tmp_path, name):
+    write_frame(tmp_path / name.lower())
+    if name != name.lower():
+        (tmp_path / name.lower()).rename(tmp_path / name)
+    table = read_table(tmp_path / name)
+    assert table.data.to_dict(as_series=False) == FRAME
+    assert table.names == tuple(FRAME)
+    assert len(table) == 3
+    assert table.notes == ()
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz", "many.npz", "sparse.npz", "a.mat", "s.mat"])
+def test_every_matrix_format_gives_the_same_matrix(tmp_path, name):
+    X = np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]])
+    path = tmp_path / name
+    if name == "a.npy":
+        np.save(path, X)
+    elif name == "a.npz":
+        np.savez(path, X=X, labels=[1, 2])
+    elif name == "many.npz":
+        np.savez(path, X=X, Y=X + 1)
+    elif name == "sparse.npz":
+        sp.save_npz(path, sp.csc_array(X))
+    elif name == "a.mat":
+        scipy.io.savemat(path, {"X": X, "label": np.array([[1], [2]])})
+    else:
+        scipy.io.savemat(path, {"X": sp.csc_matrix(X)})
+    table = read_table(path, variable="X" if name == "many.npz" else None)
+    data = table.data.toarray() if sp.issparse(table.data) else table.data
+    np.testing.assert_array_equal(data, X)
+    assert table.names == ("c0", "c1", "c2")
+    np.testing.assert_array_equal(table.column("c1"), [0, 3])
+    chosen = table.select(["c2", "c0"])
+    np.testing.assert_array_equal(chosen.toarray() if sp.issparse(chosen) else chosen, X[:, [2, 0]])
+
+
+def test_svmlight_stays_sparse(tmp_path):
+    path = put(tmp_path, "a.svmlight.gz", "1 1:2 3:1\n0 2:5\n")
+    table = read_table(path)
+    assert sp.issparse(table.data)
+    np.testing.assert_array_equal(table.data.toarray(), [[2, 0, 1], [0, 5, 0]])
+
+
+def test_size_and_sum_are_those_of_the_file_as_it_lies_there(tmp_path):
+    import hashlib
+
+    for name in ("a.csv.gz", "a.parquet"):
+        write_frame(tmp_path / name)
+        content = (tmp_path / name).read_bytes()
+        table = read_table(tmp_path / name)
+        assert table.size == len(content)
+        assert table.sha256 == hashlib.sha256(content).hexdigest()
+
+
+# --------------------------------------------------------------------------------------- types
+
+
+def test_words_for_a_gap_and_none_which_is_an_answer(tmp_path):
+    path = put(tmp_path, "a.csv", "a,b\nNone,1\nNA,NaN\nN/A,null\n,\nMost, 2\n.,3\n")
+    table = read_table(path, missing=(".",))
+    assert table.data["a"].to_list() == ["None", None, None, None, "Most", None]
+    assert table.data["b"].to_list() == [1, None, None, None, 2, 3]
+    assert table.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["1", "-2", ""], [1, -2, None]),
+        (["1", "2.5", "1e3"], [1.0, 2.5, 1000.0]),
+        (["true", "False", "TRUE"], [True, False, True]),
+        (["2024-01-31", "NA"], [datetime.date(2024, 1, 31), None]),
+        (["2024-01-31 12:30:00", "2024-02-01T00:00:00"],
+         [datetime.datetime(2024, 1, 31, 12, 30), datetime.datetime(2024, 2, 1)]),
+        (["2024-01-31", "2024-13-99"], ["2024-01-31", "2024-13-99"]),
+        (["31.01.2024", "1/2/2024"], ["31.01.2024", "1/2/2024"]),
+        (["007", "12"], ["007", "12"]),
+        (["0", "0.5", "10"], [0.0, 0.5, 10.0]),
+        (["2009_10", "2011_12"], ["2009_10", "2011_12"]),
+        (["99999999999999999999", "1"], [1e20, 1.0]),
+        (["", ""], [None, None]),
+        (["yes", "no"], ["yes", "no"]),
+    ],
+)  # fmt: skip
+def test_types_of_text_columns(tmp_path, cells, values):
+    lines = "".join(f"x,{cell}\n" for cell in cells)
+    table = read_table(put(tmp_path, "a.csv", "k,v\n" + lines))
+    assert table.data["v"].to_list() == values
+    assert table.notes == ()
+
+
+def test_a_column_of_numbers_with_a_word_becomes_text_and_is_noted(tmp_path):
+    path = put(tmp_path, "a.csv", "age,b\n34,1\n5,1\nunknown,1\n80+,1\n6,2\n")
+    table = read_table(path)
+    assert table.data["age"].to_list() == ["34", "5", "unknown", "80+", "6"]
+    (note,) = table.notes
+    for part in (str(path), "'age'", "3 numbers", "2 other values", "'unknown'", "line 4"):
+        assert part in note
+    assert read_table(path, missing=("unknown", "80+")).data["age"].to_list() == [
+        34, 5, None, None, 6,
+    ]  # fmt: skip
+
+
+def test_a_decimal_comma_is_read_where_semicolons_separate(tmp_path):
+    assert rows(put(tmp_path, "a.csv", "a;b\n1,5;x,y\n2;z\n")) == [(1.5, "x,y"), (2.0, "z")]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_the_separator_is_guessed_from_the_first_line(tmp_path, separator):
+    text = 'a@"b,;c"@d\n1@x@2\n'.replace("@", separator)
+    table = read_table(put(tmp_path, "a.csv", text))
+    assert table.names == ("a", "b,;c", "d")
+    assert table.data.rows() == [(1, "x", 2)]
+
+
+def test_one_column_needs_no_separator(tmp_path):
+    assert rows(put(tmp_path, "a.csv", "a\n1\n2\n")) == [(1,), (2,)]
+
+
+def test_no_header_gives_numbered_names(tmp_path):
+    table = read_table(put(tmp_path, "a.csv", "1,2\n3,4\n"), header=False)
+    assert table.names == ("c0", "c1")
+    assert table.data.rows() == [(1, 2), (3, 4)]
+    with_header = read_table(tmp_path / "a.csv")
+    assert "--no-header" in with_header.notes[0]
+
+
+def test_other_separator_and_encoding(tmp_path):
+    path = put(tmp_path, "a.csv", "name|n\nZoë|1\n".encode("latin-1"))
+    assert rows(path, separator="|", encoding="latin-1") == [("Zoë", 1)]
+    path = put(tmp_path, "b.csv", "name,n\nZoë,1\n".encode("utf-16"))
+    assert rows(path, encoding="utf-16") == [("Zoë", 1)]
+    with pytest.raises(FileError, match="UTF-16"):
+        read_table(path)
+    path = put(tmp_path, "c.csv", b"\xef\xbb\xbfname,n\nZo\xc3\xab,1\n")
+    assert read_table(path).names == ("name", "n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a,b\r\n1,x\r\n2,y\r\n", [(1, "x"), (2, "y")]),
+        ("a,b\r1,x\r2,y\r", [(1, "x"), (2, "y")]),
+        ("a,b\n1,x\n\n2,y\n\n\n", [(1, "x"), (2, "y")]),
+        ("\n\na,b\n1,x\n2,y", [(1, "x"), (2, "y")]),
+        ("a,b\n1,x\n2,y\n,,,\n", [(1, "x"), (2, "y")]),
+        ('a,b\n5" pipe,x\n6,y\n', [('5" pipe', "x"), ("6", "y")]),
+        ('a,b\n"two\nlines",x\n"say ""hi""",y\n', [("two\nlines", "x"), ('say "hi"', "y")]),
+        ('a, "b"\n1, "x, y"\n', [(1, "x, y")]),
+        (",a,b,\n0,1,x,\n1,2,y,\n", [(0, 1, "x"), (1, 2, "y")]),
+    ],
+)
+def test_untidy_csv_is_read(tmp_path, text, expected):
+    table = read_table(put(tmp_path, "a.csv", text))
+    assert [tuple(r) for r in table.data.rows()] == expected
+
+
+cell = st.text(st.sampled_from("xyzé \",;\n\t'|"), min_size=0, max_size=6).map(lambda s: f"q{s}q")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 4).flatmap(lambda d: st.lists(st.tuples(*[cell] * d), min_size=1)))
+def test_what_a_csv_writer_writes_is_read_back(tmp_path_factory, records):
+    wide = len(records[0])
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)
+    writer.writerow([f"name {j}" for j in range(wide)])
+    writer.writerows(records)
+    path = put(tmp_path_factory.mktemp("csv"), "a.csv", out.getvalue())
+    assert rows(path, separator=",") == records
+
+
+def test_pandas_row_index_is_no_column(tmp_path):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    pd.DataFrame({"a": [1, 2]}, index=[7, 9]).to_parquet(tmp_path / "a.parquet")
+    table = read_table(tmp_path / "a.parquet")
+    assert table.names == ("a",)
+    assert "index" in table.notes[0]
+
+
+def test_columns_of_odd_types(tmp_path):
+    import decimal
+
+    frame = pl.DataFrame(
+        {
+            "price": [decimal.Decimal("1.5"), None],
+            "gone": pl.Series([None, None], dtype=pl.Null),
+            "span": [datetime.timedelta(seconds=90), None],
+            "at": [datetime.time(0, 1), None],
+            "tags": [["a"], ["b"]],
+        }
+    )
+    frame.write_parquet(tmp_path / "a.parquet")
+    table = read_table(tmp_path / "a.parquet")
+    chosen = table.select(["price", "gone", "span", "at"])
+    assert chosen.rows()[0] == (1.5, None, 90.0, pytest.approx(60.0))
+    assert chosen.rows()[1] == (None,) * 4
+    with pytest.raises(FileError, match=r"a\.parquet: column 'tags' .*--drop"):
+        table.select(["price", "tags"])
+
+
+def test_mixed_jsonl_becomes_text(tmp_path):
+    path = put(tmp_path, "a.jsonl", '{"a": 1, "b": 2}\n\n{"a": true, "c": "x"}\n')
+    table = read_table(path)
+    assert table.data.to_dict(as_series=False) == {
+        "a": ["1", "true"], "b": [2, None], "c": [None, "x"],
+    }  # fmt: skip
+
+
+def test_standard_input_and_pipes_are_csv_unless_told(tmp_path, monkeypatch):
+    class Stdin:
+        buffer = io.BytesIO(gzip.compress(b"a,b\n1,x\n"))
+
+    monkeypatch.setattr(sys, "stdin", Stdin)
+    table = read_table("-")
+    assert table.name == "standard input"
+    assert table.data.rows() == [(1, "x")]
+    Stdin.buffer = io.BytesIO(b'{"a": 1}\n')
+    assert rows("-", format="jsonl") == [(1,)]
+    buffer = io.BytesIO()
+    pl.DataFrame({"a": [1]}).write_parquet(buffer)
+    Stdin.buffer = io.BytesIO(buffer.getvalue())
+    assert rows("-", format="parquet") == [(1,)]
+
+
+# -------------------------------------------------------------------------------------- errors
+
+BAD = {
+    "empty.csv": (b"", "is empty"),
+    "blank.csv": (b"\n \n", "is empty"),
+    "header.csv": (b"a,b\n", "no rows"),
+    "twice.csv": (b"a,b,a\n1,2,3\n", "columns 1 and 3 are both named 'a'"),
+    "long.csv": (b"a,b\n1,2\n1,2,3\n", "line 3: 3 fields, but the first line has 2"),
+    "short.csv": (b"a,b\n1,2\n1\n3,4\n", "line 3: 1 field, but the first line has 2"),
+    "quoted.csv": (b'a,b\n"x\ny",2\n1\n', "line 4: 1 field"),
+    "open.csv": (b'a,b\n"x,2\n1,2\n', "line 3"),
+    "latin.csv": (b"a,b\n1,x\n2,Zo\xeb\n", "line 3: byte 0xeb at offset 12 is not UTF-8"),
+    "binary.csv": (b"a,b\n1,\0\n", "byte 0x00 at offset 6"),
+    "cut.csv.gz": (None, "not a whole gzip file"),
+    "bare.csv.gz": (None, "is named .gz but is not a gzip file"),
+    "broken.parquet": (b"PAR1 and then nothing of use", "cannot be read as parquet"),
+    "broken.feather": (b"ARROW1 and then nothing", "cannot be read as feather"),
+    "broken.npy": (b"what is this", "cannot be read as npy"),
+    "broken.npz": (b"PK what is this", "cannot be read as npz"),
+    "broken.mat": (b"what is this" * 20, "cannot be read as mat"),
+    "broken.svmlight": (b"1 a:b\n", "cannot be read as svmlight"),
+    "empty.parquet": (b"", "is empty"),
+    "half.jsonl": (b'{"a": 1}\n{"a": \n', "line 2: is not json"),
+    "list.jsonl": (b'{"a": 1}\n[1]\n', "line 2: should be an object"),
+    "deep.jsonl": (b'{"a": 1}\n{"a": [1]}\n', "line 2: column 'a' holds a list"),
+    "none.jsonl": (b"{}\n{}\n", "no rows"),
+    "what.xlsx": (b"x", "suffix .xlsx"),
+    "noname": (b"x", r"suffix \(none\)"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_an_unreadable_file_is_one_line_with_file_place_and_rule(tmp_path, name):
+    content, words = BAD[name]
+    path = tmp_path / name
+    if name == "cut.csv.gz":
+        content = gzip.compress(os.urandom(1000))[:-300]
+    elif name == "bare.csv.gz":
+        content = b"a,b\n1,2\n"
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=words) as caught:
+        read_table(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_file_folder_and_wrong_matrix(tmp_path):
+    with pytest.raises(FileError, match=r"nofile\.csv: no such file"):
+        read_table(tmp_path / "nofile.csv")
+    with pytest.raises(FileError, match="is a folder"):
+        read_table(tmp_path)
+    with pytest.raises(FileError, match="a part of the path is a file"):
+        read_table(put(tmp_path, "a.csv", "a\n1\n") / "b.csv")
+    np.save(tmp_path / "v.npy", np.arange(3))
+    with pytest.raises(FileError, match=r"v.npy: has shape \(3,\)"):
+        read_table(tmp_path / "v.npy")
+    np.save(tmp_path / "o.npy", np.array([[{}]], dtype=object), allow_pickle=True)
+    with pytest.raises(FileError, match="Python objects"):
+        read_table(tmp_path / "o.npy")
+    np.savez(tmp_path / "two.npz", A=np.eye(2), B=np.eye(2))
+    with pytest.raises(FileError, match=r"2 matrices \(A, B\)"):
+        read_table(tmp_path / "two.npz")
+    with pytest.raises(FileError, match="no variable 'C'; it has A, B"):
+        read_table(tmp_path / "two.npz", variable="C")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_permission_denied(tmp_path):
+    path = put(tmp_path, "a.csv", "a\n1\n")
+    path.chmod(0)
+    with pytest.raises(FileError, match=r"a\.csv: permission denied"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("a.parquet", {"header": False}, "--no-header has no meaning for parquet"),
+        ("a.tsv", {"separator": ";"}, "--separator has no meaning for tsv"),
+        ("a.csv", {"separator": "||"}, "should be one character"),
+        ("a.csv", {"variable": "X"}, "--variable has no meaning for csv"),
+        ("a.csv", {"encoding": "klingon"}, "'klingon' is not known"),
+        ("a.csv", {"format": "xls"}, "format 'xls' should be one of csv"),
+    ],
+)
+def test_an_option_without_meaning_is_an_error(tmp_path, name, options, words):
+    write_frame(tmp_path / name)
+    with pytest.raises(FileError, match=words):
+        read_table(tmp_path / name, **options)
+
+
+# ------------------------------------------------------------------------------------- writing
+
+
+@pytest.mark.parametrize(
+    "name", ["a.csv", "a.csv.gz", "a.tsv", "a.jsonl", "a.parquet", "a.feather"]
+)
+def test_a_written_table_is_read_back(tmp_path, name):
+    columns = {"id": ["x", "y"], "cluster": np.array([1, 0], np.int32), "weight": [0.5, 1.5]}
+    write_table(tmp_path / name, columns)
+    assert rows(tmp_path / name) == [("x", 1, 0.5), ("y", 0, 1.5)]
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_an_unknown_suffix_is_refused(tmp_path):
+    with pytest.raises(FileError, match=r"not \.xlsx"):
+        write_table(tmp_path / "a.xlsx", {"a": [1]})
+    with pytest.raises(FileError, match=r"a\.parquet\.gz"):
+        write_table(tmp_path / "a.parquet.gz", {"a": [1]})
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = put(tmp_path, "a.txt", "old")
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    for name in ("fsync", "replace", "chmod"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, fail)
+            with pytest.raises(FileError, match="no space left"):
+                write_whole(path, "new")
+        assert path.read_text() == "old"
+        assert os.listdir(tmp_path) == ["a.txt"]
+
+    def stop(temporary):
+        temporary.write_text("ne")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, stop)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]
+    write_whole(path, "new")
+    assert path.read_text() == "new"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_named():
+    with pytest.raises(FileError, match="/dev/full: cannot be written: no space left"):
+        write_whole("/dev/full", "x")
+    with pytest.raises(FileError, match="/dev/full: cannot be written: no space left"):
+        write_whole("/dev/full", lambda path: path.write_text("x"))
+    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+
+
+def test_permissions_links_and_folders(tmp_path):
+    path = put(tmp_path, "a.txt", "old")
+    path.chmod(0o640)
+    link = tmp_path / "link.txt"
+    link.symlink_to(path)
+    write_whole(link, "new")
+    assert link.is_symlink()
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    with pytest.raises(FileError, match="does not exist"):
+        write_whole(tmp_path / "no" / "a.txt", "x")
+    with pytest.raises(FileError, match="is a folder"):
+        write_whole(tmp_path, "x")
+    path.chmod(0o440)
+    with pytest.raises(FileError, match="read-only"):
+        write_whole(path, "x")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_found_before_the_work(tmp_path):
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(FileError, match="permission denied"):
+            _io.check_output(tmp_path / "a.txt")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_outputs_appear_together_or_not_at_all(tmp_path):
+    with Outputs() as outputs:
+        outputs.write(tmp_path / "a.txt", "a")
+        outputs.write(tmp_path / "b.txt", lambda path: path.write_text("b"))
+        assert not (tmp_path / "a.txt").exists()
+        outputs.commit()
+    assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
+    with Outputs() as outputs:
+        outputs.write(tmp_path / "c.txt", "c")
+    assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
+
+
+def test_inputs_are_never_overwritten_and_no_two_outputs_meet(tmp_path):
+    source = put(tmp_path, "data.csv", "a\n1\n")
+    (tmp_path / "soft.csv").symlink_to(source)
+    os.link(source, tmp_path / "hard.csv")
+    for name in ("data.csv", "soft.csv", "hard.csv", "./data.csv"):
+        with Outputs((source,)) as outputs, pytest.raises(FileError, match="overwrite the input"):
+            outputs.claim(tmp_path / name, "--labels")
+    with Outputs((source,)) as outputs:
+        outputs.claim(tmp_path / "out.csv", "--labels")
+        with pytest.raises(FileError, match="--labels and --weights cannot both"):
+            outputs.claim(str(tmp_path) + "/./out.csv", "--weights")
+        outputs.claim("-", "--report")
+        with pytest.raises(FileError, match="standard output: --report and --model"):
+            outputs.claim("-", "--model")
+    assert same_file(source, tmp_path / "hard.csv")
+    assert source.read_text() == "a\n1\n"
+
+
+def test_stems():
+    assert _io.stem_of("x/labels.csv.gz") == "labels"
+    assert _io.stem_of("m.skops") == "m"
+    assert _io.stem_of("v1.2.parquet") == "v1.2"
