@@ -16,7 +16,7 @@ import numpy as np
 from unskew.baselines import PlainKMeans, RegressOutKMeans
 from unskew.consensus import ConsensusDCKM, choose_k, choose_strengths
 from unskew.diagnostics import verdict
-from unskew.metrics import adjusted_rand_index
+from unskew.metrics import adjusted_rand_score
 from unskew.simulate import make_site_footprint, make_spurious_background
 
 from . import render
@@ -86,7 +86,7 @@ def run_simulated(kind: str, shape: str, rate: float, seed: int) -> list[dict]:
     rows = []
 
     def add(method: str, labels: np.ndarray, model: Any = None) -> None:
-        row = {"seed": seed, "method": method, "population_ari": adjusted_rand_index(truth, labels)}
+        row = {"seed": seed, "method": method, "population_ari": adjusted_rand_score(truth, labels)}
         rows.append(row | {"size": getattr(model, "effective_sample_size_", None)})
 
     def plain(X: np.ndarray) -> PlainKMeans:
@@ -130,10 +130,10 @@ def run_choose_strength(kind: str, rate: float, named: bool, seed: int) -> list[
     ari = {}
     for each in choice.candidates:
         fitted = model.set_params(balance_strength=each.value).fit(data.X)
-        ari[each.value] = adjusted_rand_index(data.y_population, fitted.predict(data.X_population))
+        ari[each.value] = adjusted_rand_score(data.y_population, fitted.predict(data.X_population))
     usual = model.set_params(balance_strength=None).fit(data.X)
     found = {f"by {c}": ari[choice.best_by(c)] for c in CRITERIA}
-    found[USUAL_STRENGTH] = adjusted_rand_index(data.y_population, usual.predict(data.X_population))
+    found[USUAL_STRENGTH] = adjusted_rand_score(data.y_population, usual.predict(data.X_population))
     found[BEST_STRENGTH] = max(ari.values())
     return [{"seed": seed, "method": m, "population_ari": v} for m, v in found.items()]
 

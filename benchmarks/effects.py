@@ -14,7 +14,7 @@ from unskew.datasets import load_nhanes, load_surf
 from unskew.dckm import DCKM
 from unskew.diagnostics._measure import explained_variance
 from unskew.diagnostics._view import read_fitted
-from unskew.metrics import adjusted_rand_index, association
+from unskew.metrics import adjusted_rand_score, association
 from unskew.simulate import make_site_footprint, make_tinted_digits, select_with_bias
 
 from . import render
@@ -47,7 +47,7 @@ def judge(data: Any, K: int, clean: Any, unbiased: Any, seed: int) -> list[dict]
     rows = []
 
     def add(method: str, labels: np.ndarray, truth: np.ndarray, model: Any = None, **more: Any):
-        row = {"seed": seed, "method": method, "population_ari": adjusted_rand_index(truth, labels)}
+        row = {"seed": seed, "method": method, "population_ari": adjusted_rand_score(truth, labels)}
         row["effective_size"] = getattr(model, "effective_sample_size_", None)
         rows.append(row | more)
 
@@ -65,7 +65,7 @@ def judge(data: Any, K: int, clean: Any, unbiased: Any, seed: int) -> list[dict]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(data.X)
-        chosen = [one["start"] for one in getattr(model, "starts_", []) if one["chosen"]]
+        chosen = [one["start"] for one in getattr(model, "candidates_", []) if one["chosen"]]
         add(mode, model.predict(data.X_population), truth, model, start="".join(chosen) or None)
     if unbiased is not None:
         add("k-means on unbiased data", plain(unbiased).predict(new), truth)
@@ -100,7 +100,7 @@ def run_digits_unbiased(
     )
     X = np.delete(data.X_population, data.suspects, axis=1)
     found = PlainKMeans(len(classes), random_state=seed, **START).fit(X).labels_
-    return [{"seed": seed, "population_ari": adjusted_rand_index(data.y_population, found)}]
+    return [{"seed": seed, "population_ari": adjusted_rand_score(data.y_population, found)}]
 
 
 def run_no_bias(seed: int) -> list[dict]:
@@ -148,7 +148,7 @@ def run_real(name: str, seed: int) -> list[dict]:
                 "method": mode,
                 "association": association(one.labels_, attribute, sample_weight=a),
                 "explained": explained_variance(read_fitted(one, X, a), one.labels_),
-                "stability": adjusted_rand_index(one.labels_, other.labels_),
+                "stability": adjusted_rand_score(one.labels_, other.labels_),
                 "effective_size": one.effective_sample_size_,
             }
         )

@@ -15,7 +15,7 @@ from unskew import feature_selection
 from unskew.baselines import DecorrelatedKMeans, DropKMeans, PCAKMeans, PlainKMeans
 from unskew.datasets import load_paper
 from unskew.dckm import DCKM
-from unskew.metrics import adjusted_rand_index, matching_accuracy, normalized_mutual_info
+from unskew.metrics import adjusted_rand_score, matching_accuracy, normalized_mutual_info_score
 
 K = 10  # classes in each data set of the paper
 FEATURE_COUNTS = tuple(range(50, 451, 50))
@@ -25,16 +25,16 @@ STARTS = ("random", "partition")
 def judge(truth: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """The paper's metrics: NMI is I / sqrt(H H)."""
     return {
-        "nmi": normalized_mutual_info(truth, labels, average_method="geometric"),
-        "ari": adjusted_rand_index(truth, labels),
+        "nmi": normalized_mutual_info_score(truth, labels, average_method="geometric"),
+        "ari": adjusted_rand_score(truth, labels),
         "accuracy": matching_accuracy(truth, labels),
     }
 
 
 def consensus(partitions: list[np.ndarray], seed: int) -> np.ndarray:
     """Many partitions into one, without labels: k-means on their stacked one-hot codes."""
-    stacked = np.hstack([np.eye(K)[labels] for labels in partitions])
-    return KMeans(K, n_init=10, random_state=seed).fit_predict(stacked)
+    bounds_from_sizes = np.hstack([np.eye(K)[labels] for labels in partitions])
+    return KMeans(K, n_init=10, random_state=seed).fit_predict(bounds_from_sizes)
 
 
 def load(name: str, coding: str = "signs") -> tuple[np.ndarray, np.ndarray]:
@@ -64,7 +64,7 @@ def repeat(make: Any, X: np.ndarray, truth: np.ndarray, seeds: int, start: str, 
         row = {"start": start, "seed": seed, "seconds": seconds, **judge(truth, labels), **facts}
         if hasattr(model, "effective_sample_size_"):
             row["effective_size"] = float(model.effective_sample_size_)
-            row["imbalance_left"] = float(model.imbalance_ / model.imbalance_start_)
+            row["imbalance_left"] = float(model.imbalance_ / model.initial_imbalance_)
         rows.append(row)
     if seeds > 1:
         rows.append(
@@ -127,7 +127,7 @@ def run_dckm(
     return repeat(
         lambda seed: DCKM(
             K,
-            scale="paper",
+            objective="paper",
             solver="paper",
             balance_strength=lambda1,
             spread_strength=lambda2,

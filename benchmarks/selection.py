@@ -20,7 +20,7 @@ from unskew.baselines import DecorrelatedKMeans, PlainKMeans, RegressOutKMeans
 from unskew.consensus import ConsensusDCKM
 from unskew.datasets import load_nass_cds, load_nhanes, load_surf
 from unskew.dckm import DCKM
-from unskew.metrics import adjusted_rand_index, association
+from unskew.metrics import adjusted_rand_score, association
 from unskew.simulate import make_site_footprint, make_spurious_background, select_with_bias
 
 from . import render
@@ -83,18 +83,18 @@ def study(case: Bunch, seed: int) -> list[dict]:
 
     def add(name: str, sample_labels: Any, population_labels: np.ndarray, model: Any = None):
         row: dict[str, Any] = {"seed": seed, "method": name}
-        row["agreement_with_unbiased"] = adjusted_rand_index(ideal, population_labels)
+        row["agreement_with_unbiased"] = adjusted_rand_score(ideal, population_labels)
         if case.y_population is not None:
-            row["population_ari"] = adjusted_rand_index(case.y_population, population_labels)
+            row["population_ari"] = adjusted_rand_score(case.y_population, population_labels)
         if sample_labels is not None:
             row["association"] = association(
                 sample_labels, case.attribute, sample_weight=case.true_weights
             )
             if case.y is not None:
-                row["sample_ari"] = adjusted_rand_index(case.y, sample_labels)
+                row["sample_ari"] = adjusted_rand_score(case.y, sample_labels)
         if hasattr(model, "weights_"):
             row["effective_size"] = float(model.effective_sample_size_)
-            row["imbalance_left"] = float(model.imbalance_ / model.imbalance_start_)
+            row["imbalance_left"] = float(model.imbalance_ / model.initial_imbalance_)
             if case.true_weights is not None and np.ptp(case.true_weights) > 0:
                 row["rank_correlation_of_weights"] = float(
                     spearmanr(model.weights_, case.true_weights).statistic

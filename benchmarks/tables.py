@@ -60,7 +60,7 @@ def readers(raw: Any, n_init: int) -> Table:
         seconds = time.perf_counter() - begin
         rows.append(
             [name, seconds, model.n_iter_, model.status_, model.effective_sample_size_,
-             model.imbalance_start_, model.imbalance_]
+             model.initial_imbalance_, model.imbalance_]
         )  # fmt: skip
     same = np.array_equal(models[0].labels_, models[1].labels_) and np.array_equal(
         models[0].weights_, models[1].weights_

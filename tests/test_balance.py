@@ -7,15 +7,15 @@ import scipy.sparse as sp
 from unskew import _terms
 from unskew._balance import (
     Balance,
-    ProbeBalance,
+    SketchedBalance,
     probe_count,
     sums_of,
     times_upper,
     upper_times,
     weighted_indicators,
 )
-from unskew._data.tiled import Rows
-from unskew._preprocessing import encode
+from unskew._data.tiled import TiledMatrix
+from unskew._preprocessing import make_design
 
 
 def make_data(kind, rng, n=40, d=7):
@@ -30,33 +30,33 @@ def make_data(kind, rng, n=40, d=7):
 
 
 KINDS = ["binary", "signs", "real", "mixed"]
-FORMS = ["primal", "dual", "probes"]
+FORMS = ["primal", "gram", "sketch"]
 
 
 def make_loss(
     X, a=None, form="primal", suspects=None, standardise=True, n_bins=4, seed=0, n_threads=1
 ):
     a = np.ones(X.shape[0]) if a is None else a
-    encoded = encode(
-        Rows(X, n_threads=n_threads),
+    design = make_design(
+        TiledMatrix(X, n_threads=n_threads),
         a,
         suspects=None if suspects is None else np.asarray(suspects),
         cluster_on="all",
         n_bins=n_bins,
         standardise=standardise,
     )
-    return Balance(encoded.rows, encoded.rectangles, form=form, seed=seed), encoded
+    return Balance(design.rows, design.pair_blocks, form=form, seed=seed), design
 
 
-def slow_balance(X, w, encoded, suspects=None):
+def slow_balance(X, w, design, suspects=None):
     """The definition, pair by pair: treated mean minus control mean, squared, summed."""
     total = 0.0
-    everything = encode(
-        Rows(X), encoded.a, suspects=None, cluster_on="all", n_bins=4, standardise=True
+    everything = make_design(
+        TiledMatrix(X), design.a, suspects=None, cluster_on="all", n_bins=4, standardise=True
     )
-    treatments = everything.rectangles[0].treatments
+    treatments = everything.pair_blocks[0].treatments
     shift = np.zeros(X.shape[1]) if everything.rows.shift is None else everything.rows.shift
-    scale = everything.rectangles[0].scale
+    scale = everything.pair_blocks[0].scale
     for j in range(len(treatments)):
         source = treatments.column[j]
         values = X[:, source] - shift[source]
@@ -88,15 +88,15 @@ def test_balance_of_a_case_computed_by_hand():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("suspects", [None, [0], [1, 5]])
-@pytest.mark.parametrize("form", ["primal", "dual"])
+@pytest.mark.parametrize("form", ["primal", "gram"])
 @pytest.mark.parametrize("storage", ["dense", "sparse"])
 def test_fast_forms_equal_the_slow_loop(kind, suspects, form, storage, rng):
     X = make_data(kind, rng)
     w = rng.random(40) * (rng.random(40) < 0.8)
-    loss, encoded = make_loss(
+    loss, design = make_loss(
         sp.csr_array(X) if storage == "sparse" else X, form=form, suspects=suspects
     )
-    expected = slow_balance(X, w, encoded, suspects)
+    expected = slow_balance(X, w, design, suspects)
     assert loss.value(w) == pytest.approx(expected, rel=1e-10)
 
 
@@ -156,19 +156,19 @@ def test_one_sided_treatments_contribute_nothing(form, rng):
     assert np.isfinite(value)
     assert np.isfinite(gradient).all()
     without, _ = make_loss(np.delete(X, [0, 2], axis=1), form=form)
-    if form != "probes":  # different columns draw different probes
+    if form != "sketch":  # different columns draw different probes
         # Column 0 is constant under w, so it is no effect of another column either.
         assert value == pytest.approx(without.value(w), rel=1e-10)
 
 
 def test_probes_are_unbiased_within_their_stated_error(rng):
     X = make_data("mixed", rng, n=60, d=12)
-    exact, encoded = make_loss(X)
+    exact, design = make_loss(X)
     w = rng.random(60)
     truth = exact.value(w)
     estimates = np.array(
         [
-            ProbeBalance(encoded.rows, encoded.rectangles[0], seed, n_probes=5).value(w)
+            SketchedBalance(design.rows, design.pair_blocks[0], seed, n_probes=5).value(w)
             for seed in range(200)
         ]
     )
@@ -182,10 +182,10 @@ def test_probes_are_unbiased_within_their_stated_error(rng):
 def test_probes_are_unbiased_on_sparse_rows_with_bins(rng):
     X = make_data("mixed", rng, n=60, d=9) * (rng.random((60, 9)) < 0.4)
     exact, _ = make_loss(X)
-    _, encoded = make_loss(sp.csr_array(X))
+    _, design = make_loss(sp.csr_array(X))
     w = rng.random(60)
     estimates = [
-        ProbeBalance(encoded.rows, encoded.rectangles[0], seed, n_probes=5).value(w)
+        SketchedBalance(design.rows, design.pair_blocks[0], seed, n_probes=5).value(w)
         for seed in range(200)
     ]
     truth = exact.value(w)
@@ -194,9 +194,9 @@ def test_probes_are_unbiased_on_sparse_rows_with_bins(rng):
 
 def test_form_is_chosen_by_cost_and_memory(rng, monkeypatch):
     assert make_loss(make_data("binary", rng, n=40, d=7), form="auto")[0].form == "primal"
-    assert make_loss(make_data("binary", rng, n=10, d=30), form="auto")[0].form == "dual"
+    assert make_loss(make_data("binary", rng, n=10, d=30), form="auto")[0].form == "gram"
     monkeypatch.setattr("unskew._balance.loss.LARGEST_MATRIX", 50)
-    assert make_loss(make_data("binary", rng, n=1000, d=9), form="auto")[0].form == "probes"
+    assert make_loss(make_data("binary", rng, n=1000, d=9), form="auto")[0].form == "sketch"
 
 
 def test_reported_value_of_probes_uses_fresh_ones(rng, monkeypatch):
@@ -275,9 +275,9 @@ def test_group_sums_of_float32_rows_are_exact(rng):
 def test_probes_of_few_treatments_are_exact(sparse, rng):
     X = make_data("mixed", rng, n=60, d=9) * (rng.random((60, 9)) < 0.6)
     exact, _ = make_loss(X)
-    _, encoded = make_loss(sp.csr_array(X) if sparse else X)
+    _, design = make_loss(sp.csr_array(X) if sparse else X)
     w = rng.random(60)
-    probes = ProbeBalance(encoded.rows, encoded.rectangles[0], seed=3)
+    probes = SketchedBalance(design.rows, design.pair_blocks[0], seed=3)
     assert probes.value(w) == pytest.approx(exact.value(w), rel=1e-10)
     _, gradient = probes.value_and_gradient(w)
     np.testing.assert_allclose(gradient, exact.value_and_gradient(w)[1], rtol=1e-8, atol=1e-9)
@@ -287,15 +287,15 @@ def test_probes_of_few_treatments_are_exact(sparse, rng):
 def test_message_of_probes_gives_the_gradient_of_any_rows(sparse, rng):
     """Also to a term that has drawn other probes, as for rows that come later."""
     X = make_data("binary", rng, n=200, d=30)
-    _, encoded = make_loss(sp.csr_array(X) if sparse else X)
-    w, pairs = rng.random(200), encoded.rectangles[0]
-    one, other = (ProbeBalance(encoded.rows, pairs, seed, n_probes=7) for seed in (1, 2))
-    _, message = one.value_and_message(w)
+    _, design = make_loss(sp.csr_array(X) if sparse else X)
+    w, pairs = rng.random(200), design.pair_blocks[0]
+    one, other = (SketchedBalance(design.rows, pairs, seed, n_probes=7) for seed in (1, 2))
+    _, coefs = one.value_and_coefs(w)
     expected = one.value_and_gradient(w)[1]
-    np.testing.assert_allclose(other.row_gradient(message), expected, rtol=1e-9, atol=1e-12)
-    in_panels = tuple(np.hsplit(message[3], [3]))
-    earlier = (*message[:3], in_panels, *message[4:])
-    np.testing.assert_allclose(other.row_gradient(earlier), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(other.gradient_from(coefs), expected, rtol=1e-9, atol=1e-12)
+    in_panels = tuple(np.hsplit(coefs[3], [3]))
+    earlier = (*coefs[:3], in_panels, *coefs[4:])
+    np.testing.assert_allclose(other.gradient_from(earlier), expected, rtol=1e-9, atol=1e-12)
     h, some = 1e-6, np.eye(200)[:20]
     numeric = [(one.value(w + h * u) - one.value(w - h * u)) / (2 * h) for u in some]
     np.testing.assert_allclose(expected[:20], numeric, atol=1e-6 * np.abs(expected).max())
@@ -304,11 +304,11 @@ def test_message_of_probes_gives_the_gradient_of_any_rows(sparse, rng):
 def test_sparse_rows_read_together_or_apart_give_the_same(rng, monkeypatch):
     X = sp.csr_array((rng.random((9000, 40)) < 0.1).astype(np.float64))
     w = rng.random(9000)
-    _, encoded = make_loss(X)
-    together = ProbeBalance(encoded.rows, encoded.rectangles[0], 0, n_probes=8)
+    _, design = make_loss(X)
+    together = SketchedBalance(design.rows, design.pair_blocks[0], 0, n_probes=8)
     monkeypatch.setattr("unskew._balance.sketch.JOINED_ROWS", 1)
     monkeypatch.setattr("unskew._balance.sketch.KEPT_BYTES", 0)
-    apart = ProbeBalance(encoded.rows, encoded.rectangles[0], 0, n_probes=8)
+    apart = SketchedBalance(design.rows, design.pair_blocks[0], 0, n_probes=8)
     assert len(apart._groups) > len(together._groups)
     value, gradient = apart.value_and_gradient(w)
     assert value == pytest.approx(together.value(w), rel=1e-12)
@@ -319,8 +319,8 @@ def test_sparse_rows_read_together_or_apart_give_the_same(rng, monkeypatch):
 def test_sparse_rows_in_small_pieces_give_the_same(rng, monkeypatch):
     X = sp.csr_array((rng.random((3000, 40)) < 0.3).astype(np.float64))
     w = rng.random(3000)
-    _, encoded = make_loss(X)
-    whole = ProbeBalance(encoded.rows, encoded.rectangles[0], 0, n_probes=8)
+    _, design = make_loss(X)
+    whole = SketchedBalance(design.rows, design.pair_blocks[0], 0, n_probes=8)
     value, expected = whole.value_and_gradient(w)
     for name, size in {
         "FEW_ROWS": 7,
@@ -330,7 +330,7 @@ def test_sparse_rows_in_small_pieces_give_the_same(rng, monkeypatch):
         monkeypatch.setattr(f"unskew._balance.sketch.{name}", size)
     for name, size in {"FEW_SUMS": 1, "FEW_FEATURES": 5, "JOINED_ROWS": 1}.items():
         monkeypatch.setattr(f"unskew._balance.sketch.{name}", size)
-    parts = ProbeBalance(encoded.rows, encoded.rectangles[0], 0, n_probes=8)
+    parts = SketchedBalance(design.rows, design.pair_blocks[0], 0, n_probes=8)
     assert parts.value(w) == pytest.approx(value, rel=1e-12)
     np.testing.assert_allclose(parts.value_and_gradient(w)[1], expected, rtol=1e-9, atol=1e-14)
     reading = next(iter(parts._kept.values()))
@@ -345,12 +345,12 @@ def test_other_probes_read_kept_rows_as_if_from_the_start(kind, suspects, rng):
     X = make_data(kind, rng, n=200, d=30)
     X[rng.random(X.shape) < 0.5] = 0
     w = rng.random(200)
-    loss, encoded = make_loss(sp.csr_array(X), suspects=suspects, form="probes")
+    loss, design = make_loss(sp.csr_array(X), suspects=suspects, form="sketch")
     for term in loss.terms:
-        few = ProbeBalance(encoded.rows, term.pairs, 1, n_probes=7)
+        few = SketchedBalance(design.rows, term.pairs, 1, n_probes=7)
         few.value(w)
         assert few._kept
-        other, new = few.afresh(2), ProbeBalance(encoded.rows, term.pairs, 2, n_probes=7)
+        other, new = few.afresh(2), SketchedBalance(design.rows, term.pairs, 2, n_probes=7)
         assert other._kept
         assert other.value(w) == pytest.approx(new.value(w), rel=1e-12)
         exact = len(term.pairs.treatments) <= 7  # then any probes give the value itself
@@ -365,13 +365,13 @@ def test_sparse_rows_with_one_treatment_a_column_are_read_entry_by_entry(values,
     X[5] = 0
     rows = sp.csr_array(X)
     rows.data[::9] = 0  # stored, but 0
-    _, encoded = make_loss(rows)
-    sketch = ProbeBalance(encoded.rows, encoded.rectangles[0], 0, n_probes=7).sketch
-    tile = encoded.rows.tile(0, dense=False)
+    _, design = make_loss(rows)
+    sketch = SketchedBalance(design.rows, design.pair_blocks[0], 0, n_probes=7).sketch
+    tile = design.rows.tile(0, dense=False)
     fast = sketch.read(tile)
-    expected = sketch.treatments.of(tile.toarray())
+    expected = sketch.treatments.indicators(tile.toarray())
     np.testing.assert_array_equal(fast.T.dense(), expected)
-    k, i = sketch.masked
+    k, i = sketch.excluded
     products = fast.T.products(tile, k, i).toarray()
     np.testing.assert_array_equal(fast.products.toarray(), products)
     assert products.any() == (values[1] > 0)
@@ -389,14 +389,14 @@ def test_forms_for_columns_given_themselves_equal_the_general_ones(kind, rng, mo
     X = make_data(kind, rng, n=40, d=60)
     X[:, 7] = X.min()
     X[5, 7] = X.max()
-    _, encoded = make_loss(X)
-    (pairs,), rows = encoded.rectangles, encoded.rows
+    _, design = make_loss(X)
+    (pairs,), rows = design.pair_blocks, design.rows
     assert pairs.symmetric
     assert len(rows.bounds) > 2
     w = rng.random(40) ** 3
     w[5] = 0
     value, gradient = PrimalBalance(rows, pairs).value_and_gradient(w)
-    for form in (binary.SymmetricPrimalBalance, binary.SymmetricDualBalance):
+    for form in (binary.BinaryPrimalBalance, binary.BinaryGramBalance):
         term = form(rows, pairs)
         assert len(getattr(term, "slices", term.__dict__.get("_triangle"))) > 2
         assert term.value(w) == pytest.approx(value, rel=1e-10)
@@ -419,23 +419,23 @@ def test_strips_equal_the_general_form(kind, shares, kinds, rng):
     """Rare columns, frequent ones, both: products by entries, by BLAS, and side by side."""
     from dataclasses import replace
 
-    from unskew._balance import PrimalBalance, SymmetricStripBalance
+    from unskew._balance import BinaryStripBalance, PrimalBalance
 
     X = (rng.random((300, 50)) < np.linspace(*shares, 50)).astype(float)
     if shares != (0.45, 0.55):
         X[:, 7] = 0
         X[5, 7] = 1
     X = X if kind == "binary" else 2 * X - 1
-    _, encoded = make_loss(X)
-    (pairs,), rows = encoded.rectangles, encoded.rows
-    k, j = pairs.masked
+    _, design = make_loss(X)
+    (pairs,), rows = design.pair_blocks, design.rows
+    k, j = pairs.excluded
     more = np.array([3, 7, 30, 41]), np.array([20, 8, 4, 40])
-    masked = np.concatenate([k, *more]), np.concatenate([j, *more[::-1]])
-    pairs = replace(pairs, masked=masked)  # some columns have a source in common
+    excluded = np.concatenate([k, *more]), np.concatenate([j, *more[::-1]])
+    pairs = replace(pairs, excluded=excluded)  # some columns have a source in common
     w = rng.random(300) ** 3
     w[5] = 0
     value, gradient = PrimalBalance(rows, pairs).value_and_gradient(w)
-    term = SymmetricStripBalance(rows, pairs)
+    term = BinaryStripBalance(rows, pairs)
     assert kinds == {
         "entries" if strip.rare == strip.stop else "both" if strip.rare else "BLAS"
         for strip in term.strips
@@ -447,19 +447,19 @@ def test_strips_equal_the_general_form(kind, shares, kinds, rng):
 
 
 def test_strips_are_for_few_rows_and_many_columns_in_memory(rng, tmp_path):
-    from unskew._balance import SymmetricStripBalance
+    from unskew._balance import BinaryStripBalance
 
     def term(X, **more):
         loss, _ = make_loss(X, form="auto", **more)
         return loss.terms[0]
 
     X = (rng.random((700, 600)) < 0.2).astype(np.float32)
-    assert isinstance(term(X), SymmetricStripBalance)
+    assert isinstance(term(X), BinaryStripBalance)
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     for other in (X[:, :590], X[:100], sp.csr_array(X), np.tile(X, (6, 1)), mapped):
-        assert not isinstance(term(other), SymmetricStripBalance)
-    assert not isinstance(term(X, suspects=[3]), SymmetricStripBalance)
+        assert not isinstance(term(other), BinaryStripBalance)
+    assert not isinstance(term(X, suspects=[3]), BinaryStripBalance)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5])
@@ -472,22 +472,22 @@ def test_strips_of_very_few_columns_and_of_other_pairs(d, rng):
 
 
 def test_strips_have_the_same_bits_for_any_number_of_threads(rng):
-    from unskew._balance import SymmetricStripBalance
+    from unskew._balance import BinaryStripBalance
 
     X = (rng.random((700, 650)) < 0.02 + 0.4 * rng.random(650)).astype(np.float32)
     w = rng.random(700)
     found = []
     for n_threads in (1, 2, 4):
-        loss, encoded = make_loss(X, form="auto", n_threads=n_threads)
-        assert isinstance(loss.terms[0], SymmetricStripBalance)
-        with encoded.rows.threads():
+        loss, design = make_loss(X, form="auto", n_threads=n_threads)
+        assert isinstance(loss.terms[0], BinaryStripBalance)
+        with design.rows.threads():
             found.append((loss.value(w), *loss.value_and_gradient(w)))
     for value, same, gradient in found:
         assert value == same == found[0][0]
         np.testing.assert_array_equal(gradient, found[0][2])
 
 
-@pytest.mark.parametrize("form", ["primal", "strips", "dual"])
+@pytest.mark.parametrize("form", ["primal", "strips", "gram"])
 @pytest.mark.parametrize("size", [1e-8, 1e8])
 @pytest.mark.parametrize("share", [0.03, 0.4, 0.97])
 def test_float32_forms_stand_weights_of_any_size_and_rare_values(form, size, share, rng):
@@ -516,10 +516,10 @@ def test_without_any_weight_there_is_nothing_to_balance(form, storage, rng):
 
 def test_what_a_kernel_returns_does_not_change_with_the_next_tile(rng):
     """Tiles share memory; a result that is part of one is copied."""
-    from unskew._data.tiled import Rows, tile_rows
+    from unskew._data.tiled import TiledMatrix, tile_rows
 
     X = rng.integers(0, 2, (3 * tile_rows((0, 4), False) + 5, 4)).astype(np.uint8)
-    rows = Rows(X, n_threads=1)
+    rows = TiledMatrix(X, n_threads=1)
     with rows.threads():
         parts = list(rows.map(lambda tile: (tile[:, 1], [tile])))
     np.testing.assert_array_equal(np.concatenate([one for one, _ in parts]), X[:, 1])
@@ -529,14 +529,14 @@ def test_what_a_kernel_returns_does_not_change_with_the_next_tile(rng):
 def test_large_scratch_is_given_back_when_a_fit_is_over(rng, monkeypatch):
     from unskew import _buffers
 
-    monkeypatch.setattr(_buffers, "LARGEST_KEPT_FOR_THE_NEXT", 4000)
-    rows = Rows(rng.random((50, 3)), n_threads=2)
+    monkeypatch.setattr(_buffers, "MAX_IDLE_BYTES", 4000)
+    rows = TiledMatrix(rng.random((50, 3)), n_threads=2)
     with rows.threads():
-        large, small = (_buffers.scratch(f"test {n}", (n,), np.float64) for n in (1000, 100))
-        again = _buffers.scratch("test 1000", (1000,), np.float64)
+        large, small = (_buffers.buffer(f"test {n}", (n,), np.float64) for n in (1000, 100))
+        again = _buffers.buffer("test 1000", (1000,), np.float64)
         assert np.shares_memory(large, again)
-    assert not np.shares_memory(large, _buffers.scratch("test 1000", (1000,), np.float64))
-    assert np.shares_memory(small, _buffers.scratch("test 100", (100,), np.float64))
+    assert not np.shares_memory(large, _buffers.buffer("test 1000", (1000,), np.float64))
+    assert np.shares_memory(small, _buffers.buffer("test 100", (100,), np.float64))
 
 
 def test_the_first_gradient_and_the_last_value_are_kept(rng):
@@ -567,13 +567,13 @@ def test_the_first_gradient_and_the_last_value_are_kept(rng):
 def test_scratch_is_of_one_thread_and_one_name():
     import threading
 
-    from unskew._buffers import scratch
+    from unskew._buffers import buffer
 
-    one, other = scratch("a", (5, 2), np.float32), scratch("b", (5, 2), np.float32)
+    one, other = buffer("a", (5, 2), np.float32), buffer("b", (5, 2), np.float32)
     assert not np.shares_memory(one, other)
-    assert np.shares_memory(one, scratch("a", (2, 2), np.float64))
+    assert np.shares_memory(one, buffer("a", (2, 2), np.float64))
     found = []
-    thread = threading.Thread(target=lambda: found.append(scratch("a", (5, 2), np.float32)))
+    thread = threading.Thread(target=lambda: found.append(buffer("a", (5, 2), np.float32)))
     thread.start()
     thread.join()
     assert not np.shares_memory(one, found[0])

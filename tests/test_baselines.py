@@ -158,13 +158,13 @@ def test_starts_are_those_of_dckm(init, monkeypatch):
     X, _, _ = make_groups()
     drawn = {dckm: [], _base: []}
     for module in drawn:
-        original = module.start_clusters
+        original = module.init_clusters
 
         def record(*given, module=module, original=original):
             drawn[module].append(original(*given))
             return drawn[module][-1]
 
-        monkeypatch.setattr(module, "start_clusters", record)
+        monkeypatch.setattr(module, "init_clusters", record)
     how = {"init": init, "n_init": 3, "random_state": 7}
     DCKM(3, n_threads=1, **how).fit(X)
     PlainKMeans(3, **how).fit(X)
@@ -178,9 +178,9 @@ def test_starts_are_those_of_dckm(init, monkeypatch):
 def test_every_method_starts_from_the_same_partition(init, monkeypatch):
     X, _, _ = make_groups()
     X[:, 0] /= 1000  # too small to turn the first component where it is left out
-    drawn, original = [], _base.start_clusters
+    drawn, original = [], _base.init_clusters
     monkeypatch.setattr(
-        _base, "start_clusters", lambda *given: drawn.append(original(*given)) or drawn[-1]
+        _base, "init_clusters", lambda *given: drawn.append(original(*given)) or drawn[-1]
     )
     for model in methods(init=init, n_init=1, random_state=3):
         model.fit(X)
@@ -400,7 +400,7 @@ def test_decorrelated_is_plain_k_means_with_its_weights(weights):
     np.testing.assert_array_equal(two_step.labels_, plain.labels_)
     np.testing.assert_allclose(two_step.cluster_centers_, plain.cluster_centers_)
     assert two_step.inertia_ == pytest.approx(plain.inertia_)
-    assert two_step.imbalance_ < two_step.imbalance_start_
+    assert two_step.imbalance_ < two_step.initial_imbalance_
     w = two_step.weights_
     assert two_step.effective_sample_size_ == pytest.approx(w.sum() ** 2 / (w @ w) / 400)
 

@@ -10,7 +10,7 @@ pl = pytest.importorskip("polars")
 
 from benchmarks import cases, defaults, methods, paper, render, runner, selection  # noqa: E402
 from benchmarks.__main__ import main  # noqa: E402
-from unskew.metrics import adjusted_rand_index  # noqa: E402
+from unskew.metrics import adjusted_rand_score  # noqa: E402
 
 needs_data = pytest.mark.skipif(
     not os.environ.get("UNSKEW_DATA"), reason="UNSKEW_DATA is not set: the paper's data are absent"
@@ -277,7 +277,7 @@ def test_the_truth_of_a_case_is_the_change_against_kmeans():
     expected = "no effect" if abs(row["change"]) <= 0.02 else None
     expected = expected or ("helped" if row["change"] > 0 else "harmed")
     assert row["truth"] == expected
-    found = adjusted_rand_index(data.y_population, model.predict(data.X_population))
+    found = adjusted_rand_score(data.y_population, model.predict(data.X_population))
     assert row["model_ari"] == found
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from unskew import DCKM, DecorrelationWeights
 from unskew._io import FileError
-from unskew._solver import Checkpoint, CheckpointError, Progress
+from unskew._solver import Checkpoint, CheckpointError, Snapshot
 from unskew._solver.checkpoint import digest
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -26,7 +26,7 @@ MODELS = {
             "n_init": 2,
             "max_iter": 4,
             "suspects": [0],
-            "min_effective_size": 0.5,
+            "min_effective_sample_size": 0.5,
             "random_state": 0,
         },
     ),
@@ -36,13 +36,16 @@ MODELS = {
             "n_clusters": 3,
             "n_init": 3,
             "max_iter": 8,
-            "scale": "paper",
+            "objective": "paper",
             "solver": "paper",
             "random_state": 0,
         },
     ),
     "weights": (DecorrelationWeights, {"max_iter": 15}),
-    "paper weights": (DecorrelationWeights, {"max_iter": 8, "scale": "paper", "solver": "paper"}),
+    "paper weights": (
+        DecorrelationWeights,
+        {"max_iter": 8, "objective": "paper", "solver": "paper"},
+    ),
 }
 
 
@@ -122,7 +125,7 @@ def test_killed_in_every_phase_of_a_fit_with_effects(adjust, tmp_path, monkeypat
         assert fit_until(monkeypatch, DCKM(**how, **kept), X, writes)
         resumed = DCKM(**how, checkpoint=path).fit(X)
         assert_same(resumed, whole)
-        assert resumed.starts_ == whole.starts_
+        assert resumed.candidates_ == whole.candidates_
         B, expected = (model._distance.effects.B for model in (resumed, whole))
         np.testing.assert_array_equal(B, expected)
         assert not path.exists()
@@ -260,7 +263,7 @@ def test_written_and_read_back_to_the_last_bit(tmp_path):
     facts = {"J": 0.1 + 0.2, "before": np.inf, "history": [{"objective": 1 / 3}], "on_floor": False}
     checkpoint = Checkpoint(tmp_path / "a", {"rows": "x"}, 0.0)
     assert checkpoint.read() is None
-    checkpoint.keep(lambda: Progress(arrays, facts))
+    checkpoint.save_if_due(lambda: Snapshot(arrays, facts))
     found = checkpoint.read()
     assert found.facts == facts
     for name, values in arrays.items():
@@ -288,7 +291,7 @@ def test_a_file_that_is_no_checkpoint_is_never_removed(tmp_path, rng):
 def test_a_damaged_checkpoint_is_refused_or_harmless(tmp_path):
     path, whole = tmp_path / "c.npz", tmp_path / "whole.npz"
     checkpoint = Checkpoint(whole, {"class": "DCKM"}, 0)
-    checkpoint.write(Progress({"w": np.arange(40.0), "moved0": np.ones(5)}, {"n": 3}))
+    checkpoint.write(Snapshot({"w": np.arange(40.0), "moved0": np.ones(5)}, {"n": 3}))
     expected = checkpoint.read()
     content = whole.read_bytes()
     for at in range(0, len(content), 3):

@@ -15,7 +15,7 @@ pl = pytest.importorskip("polars")
 
 from unskew import DCKM, ParquetReader, _kmeans  # noqa: E402
 from unskew._data import sources  # noqa: E402
-from unskew._data.sources import KeptBlocks  # noqa: E402
+from unskew._data.sources import CachedBlocks  # noqa: E402
 from unskew.simulate import make_site_footprint  # noqa: E402
 
 HOW = ["-k", "3", "--n-init", "1", "--max-iter", "8", "--quiet"]
@@ -75,7 +75,7 @@ def test_a_folder_of_parquet_gives_what_the_table_gives_in_memory(home, unskew, 
 def test_fit_looks_at_blocks_and_says_what_costs_time(home, unskew, monkeypatch):
     how = ["fit", "parts", "-s", "site", "--drop", "name", *HOW[:-1]]
     assert "decoded anew" not in unskew(*how)[2]  # small blocks are held
-    monkeypatch.setattr(sources, "HELD_BYTES", 0)
+    monkeypatch.setattr(sources, "CACHED_BYTES", 0)
     code, out, err = unskew(
         "fit", "t.parquet", "--blocks", "-s", "site", "--drop", "name", *HOW[:-1], "--json"
     )
@@ -202,7 +202,7 @@ def test_blocks_are_made_once_and_their_folder_goes_with_them(tmp_path):
         made.append(number)
         return np.full((3, 2), number, dtype=np.float32)
 
-    kept = KeptBlocks(make, tmp_path)
+    kept = CachedBlocks(make, tmp_path)
     for _ in range(3):
         for number in (0, 1):
             block = kept(number)

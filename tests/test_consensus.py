@@ -159,7 +159,7 @@ def test_only_the_best_runs_vote_where_runs_end_in_different_groups():
         {"suspects": "named", "adjust": "effects"},
         {"max_samples": 0.5},
         {"balance_strength": [0.1, 0.2]},
-        {"scale": "paper", "solver": "paper", "max_iter": 5},
+        {"objective": "paper", "solver": "paper", "max_iter": 5},
         {"column_scale": "idf", "row_scale": "unit"},
     ],
     ids=str,
@@ -177,8 +177,8 @@ def test_labels_are_what_predict_gives_and_a_file_keeps_them(biased, given, tmp_
     assert model.combined_weights_.min() >= 0
     again = unskew.load(unskew.save(model, tmp_path / "m.skops"))
     assert np.array_equal(again.predict(biased.X_population), model.predict(biased.X_population))
-    if model.weights_for_r2_ is not None:
-        assert np.allclose(again.weights_for(biased.X), model.weights_for(biased.X))
+    if model._weights_r2 is not None:
+        assert np.allclose(again.predict_weights(biased.X), model.predict_weights(biased.X))
 
 
 def test_any_number_of_workers_and_threads_gives_the_same_bits(biased):
@@ -217,8 +217,8 @@ def test_without_balance_and_with_equal_weights_it_is_a_consensus_of_kmeans():
 
 def test_mean_weights_are_reproduced_for_new_rows(biased):
     model = quick(suspects=biased.suspects, adjust="weights", tol=1e-5).fit(biased.X)
-    assert model.weights_for_r2_ > 0.95
-    assert np.abs(model.weights_for(biased.X) - model.weights_).mean() < 0.1
+    assert model._weights_r2 > 0.95
+    assert np.abs(model.predict_weights(biased.X) - model.weights_).mean() < 0.1
     assert model.weights_.mean() == pytest.approx(1)
 
 
@@ -231,18 +231,18 @@ def test_naming_the_site_finds_the_groups_of_the_population(biased):
     ]
     assert scores[1] > 0.8 > 0.2 > scores[0]
     assert named.suspect_effects_ is not None
-    assert named.starts_
+    assert named.candidates_
     assert quick(suspects=biased.suspects, adjust="weights").fit(biased.X).suspect_effects_ is None
 
 
 def test_rows_are_brought_to_length_one_only_where_columns_say_present_or_absent():
     data = make_spurious_background(200, random_state=0)
     rng = np.random.default_rng(0)
-    assert quick().fit(data.X)._distance.form.unit
-    assert quick().fit(sp.csr_array(data.X))._distance.form.unit
-    assert quick(row_scale=None).fit(data.X)._distance.form is None
-    assert quick().fit(rng.normal(size=(50, 3)))._distance.form is None
-    assert quick().fit(pd.DataFrame(data.X))._distance.form is None
+    assert quick().fit(data.X)._distance.scaling.unit
+    assert quick().fit(sp.csr_array(data.X))._distance.scaling.unit
+    assert quick(row_scale=None).fit(data.X)._distance.scaling is None
+    assert quick().fit(rng.normal(size=(50, 3)))._distance.scaling is None
+    assert quick().fit(pd.DataFrame(data.X))._distance.scaling is None
 
 
 def test_signs_and_zero_one_and_sparse_are_the_same_to_unit_rows():
@@ -262,7 +262,7 @@ def test_a_table_with_gaps_and_categories(biased):
     for adjust in ("auto", "weights"):
         model = quick(suspects="site", adjust=adjust).fit(table)
         assert np.array_equal(model.predict(table), model.labels_)
-        frame = model.result_frame(table)
+        frame = model.to_frame(table)
         assert list(frame.columns) == ["cluster", "weight", "combined_weight"]
 
 
@@ -282,7 +282,7 @@ def test_a_sample_of_rows_for_each_run_labels_and_weighs_all_rows(biased):
     assert model.labels_.shape == model.weights_.shape == (400,)
     assert model.weights_.mean() == pytest.approx(1)
     with pytest.raises(ValueError, match=r"max_samples=150.*solver='paper'"):
-        quick(max_samples=150, scale="paper", solver="paper").fit(biased.X)
+        quick(max_samples=150, objective="paper", solver="paper").fit(biased.X)
 
 
 def test_scaling_the_sample_weights_changes_nothing(biased):
@@ -304,7 +304,7 @@ def test_nothing_is_left_of_an_earlier_fit(biased):
     model = quick(suspects=biased.suspects).fit(pd.DataFrame(biased.X, columns=named))
     model.set_params(suspects=None).fit(biased.X)
     assert not hasattr(model, "feature_names_in_")
-    assert not hasattr(model, "starts_")
+    assert not hasattr(model, "candidates_")
 
 
 @pytest.mark.parametrize("given", [{}, {"suspects": [0]}], ids=str)
@@ -517,7 +517,7 @@ def test_unknown_values_leave_the_other_columns_their_scales():
     with pytest.warns(UserWarning, match="other"):
         found = model.transform(new)
     # Four columns of kind and two numbers, each of variance 1: a third of it is known.
-    form, columns = model._distance.form, model.encoder_.read(table.head(3)).matrix[:, :2]
+    form, columns = model._distance.scaling, model.encoder_._encode(table.head(3)).matrix[:, :2]
     F = columns * form.scale[:2]
     C = model._centres[:, :2] if model._shift is None else None
     expected = np.sqrt(3.0 * ((F[:, None] - C) ** 2).sum(2))
@@ -529,7 +529,7 @@ def test_weights_for_sparse_rows_after_a_dense_fit_far_from_zero():
     X = np.c_[1000 + rng.normal(size=(120, 3)), rng.random((120, 3)) < 0.4]
     for model in (DCKM(2, n_init=1, random_state=0), quick(2, n_runs=2)):
         model.fit(X)
-        assert np.allclose(model.weights_for(sp.csr_array(X)), model.weights_for(X))
+        assert np.allclose(model.predict_weights(sp.csr_array(X)), model.predict_weights(X))
 
 
 def test_of_strengths_that_separate_alike_the_weaker_is_taken():

@@ -21,7 +21,7 @@ from unskew.dask import DaskDCKM, SchedulerGone  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-    pytest.mark.filterwarnings("ignore:weights_for gives back"),
+    pytest.mark.filterwarnings("ignore:predict_weights gives back"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -75,7 +75,9 @@ def test_a_dask_array_gives_the_bits_of_the_array(client, persist):
     local = model.to_local()
     assert type(local) is DCKM
     np.testing.assert_array_equal(local.predict(X[:100]), in_memory.predict(X[:100]))
-    np.testing.assert_array_equal(local.weights_for(X[:100]), in_memory.weights_for(X[:100]))
+    np.testing.assert_array_equal(
+        local.predict_weights(X[:100]), in_memory.predict_weights(X[:100])
+    )
 
 
 def test_any_blocks_are_those_of_a_reader(client, tmp_path):

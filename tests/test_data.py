@@ -14,8 +14,8 @@ from sklearn.base import clone
 from unskew import DCKM, DecorrelationWeights, ParquetReader, TableEncoder
 from unskew._data import sources
 from unskew._data.sources import Blocks, NpyFile
-from unskew._data.tables import open_outside
-from unskew._data.tiled import Rows, tile_rows, tile_rows_of_blocks
+from unskew._data.tables import open_source
+from unskew._data.tiled import TiledMatrix, tile_rows, tile_rows_of_blocks
 from unskew._io import FileError
 from unskew.simulate import make_site_footprint
 
@@ -80,14 +80,14 @@ def test_a_file_gives_the_bits_of_the_array_in_it(X, n_threads, tmp_path):
     in_memory = model.fit(X)
     expected = {name: getattr(in_memory, name) for name in FITTED}
     labels, to_centres = in_memory.predict(X), in_memory.transform(X)
-    weights, score = in_memory.weights_for(X), in_memory.score(X)
+    weights, score = in_memory.predict_weights(X), in_memory.score(X)
     for given in (path, str(path), np.load(path, mmap_mode="r")):
         found = DCKM(3, n_init=2, max_iter=3, random_state=0, n_threads=n_threads).fit(given)
         for name in FITTED:
             np.testing.assert_array_equal(getattr(found, name), expected[name], err_msg=name)
         np.testing.assert_array_equal(found.predict(given), labels)
         np.testing.assert_array_equal(found.transform(given), to_centres)
-        np.testing.assert_array_equal(found.weights_for(given), weights)
+        np.testing.assert_array_equal(found.predict_weights(given), weights)
         assert found.score(given) == score
         np.testing.assert_array_equal(found.predict(X), labels)  # and rows in memory afterwards
 
@@ -124,7 +124,7 @@ def test_weights_of_a_file_with_suspects_and_design_weights(tmp_path):
         DecorrelationWeights(suspects=data.suspects, max_iter=10, tol=1e-3),
         DCKM(4, suspects=data.suspects, n_init=1, init="k-means++", max_iter=2, random_state=0),
         DCKM(4, suspects=data.suspects, n_init=1, init="principal", max_iter=2, adjust="effects"),
-        DCKM(4, scale="paper", solver="paper", n_init=1, max_iter=5, random_state=0),
+        DCKM(4, objective="paper", solver="paper", n_init=1, max_iter=5, random_state=0),
     ):
         design = None if model.solver == "paper" else a
         one = model.fit(data.X, sample_weight=design)
@@ -168,9 +168,9 @@ def test_a_slice_of_a_memmap_and_a_changed_one(tmp_path):
     changed[:, 0] = 0
     one, other = (DecorrelationWeights(**how).fit(part) for part in (changed, private))
     np.testing.assert_array_equal(one.weights_, other.weights_)
-    assert isinstance(open_outside(mapped[500:]), NpyFile)
-    assert open_outside(mapped[::2]) is None
-    np.testing.assert_array_equal(open_outside(mapped[500:]).read(3, 9), X[503:509])
+    assert isinstance(open_source(mapped[500:]), NpyFile)
+    assert open_source(mapped[::2]) is None
+    np.testing.assert_array_equal(open_source(mapped[500:]).read(3, 9), X[503:509])
 
 
 def test_columns_of_small_integers_have_the_cuts_of_the_array():
@@ -181,14 +181,14 @@ def test_columns_of_small_integers_have_the_cuts_of_the_array():
     step = tile_rows(X.shape, sparse=False)
     other = DecorrelationWeights(max_iter=2, tol=1.0).fit(ArrayBlocks(X, step), sample_weight=a)
     np.testing.assert_array_equal(one.weights_, other.weights_)
-    assert other.imbalance_start_ == one.imbalance_start_ > 0
+    assert other.initial_imbalance_ == one.initial_imbalance_ > 0
 
 
 def test_tiles_do_not_cross_blocks_and_blocks_are_read_once_in_a_pass():
     X = numbers(10_000)
     reader = ArrayBlocks(X, 4000)
     source = Blocks(reader.read, [4000, 4000, 2000], 5, X.dtype, "reader")
-    rows = Rows(source, n_threads=2)
+    rows = TiledMatrix(source, n_threads=2)
     assert rows.bounds == [(0, 4000), (4000, 8000), (8000, 10_000)]
     with rows.threads():
         total = sum(part for part in rows.map(lambda tile: tile.sum(0)))
@@ -196,8 +196,8 @@ def test_tiles_do_not_cross_blocks_and_blocks_are_read_once_in_a_pass():
     assert sorted(reader.reads) == [0, 1, 2]
     np.testing.assert_array_equal(rows.take(np.array([9999, 3, 4000])), X[[9999, 3, 4000]])
     np.testing.assert_array_equal(rows.columns(np.array([4, 1])), X[:, [4, 1]])
-    few = rows.some(4000)
-    assert few.places == [(0, 4000)]
+    few = rows.subsample(4000)
+    assert few.source_bounds == [(0, 4000)]
     assert few.n == 4000
 
 
@@ -272,7 +272,7 @@ def test_a_table_read_in_blocks_has_the_encoder_and_labels_of_the_table(given, t
     np.testing.assert_allclose(other.weights_, one.weights_, atol=0.02)
     np.testing.assert_array_equal(one.predict(reader), one.predict(whole))
     np.testing.assert_array_equal(one.transform(reader), one.transform(whole))
-    np.testing.assert_allclose(one.weights_for(reader), one.weights_for(whole), atol=1e-5)
+    np.testing.assert_allclose(one.predict_weights(reader), one.predict_weights(whole), atol=1e-5)
 
 
 def test_a_table_in_one_block_gives_the_bits_of_the_table(tmp_path):
@@ -292,7 +292,7 @@ def test_the_path_of_a_parquet_file_is_read_too(tmp_path):
         whole.drop("code"), ParquetReader(tmp_path / "t.parquet", [*set(whole.columns) - {"code"}])
     ))  # fmt: skip
     assert one.encoder_.ignored_ == other.encoder_.ignored_
-    assert open_outside(tmp_path / "t.parquet").columns == whole.columns
+    assert open_source(tmp_path / "t.parquet").columns == whole.columns
 
 
 def test_unknown_values_of_all_blocks_are_counted_in_one_warning(tmp_path):
@@ -524,7 +524,7 @@ def test_small_blocks_are_held_and_large_ones_read_again(monkeypatch):
         return np.zeros((10, 4), dtype=np.float32)
 
     for most, expected in ((2**20, 6), (0, 18)):
-        monkeypatch.setattr(sources, "HELD_BYTES", most)
+        monkeypatch.setattr(sources, "CACHED_BYTES", most)
         blocks = Blocks(load, [10] * 6, 4, np.float32, "six")
         calls.clear()
         for _ in range(3):

@@ -85,7 +85,7 @@ def test_without_bias_nothing_is_lost():
 
 def test_weights_without_clusters_lower_the_imbalance(data):
     model = DecorrelationWeights(suspects=data.suspects).fit(data.X)
-    assert model.imbalance_ < 0.5 * model.imbalance_start_
+    assert model.imbalance_ < 0.5 * model.initial_imbalance_
     assert model.weights_.mean() == pytest.approx(1)
     assert model.status_ == "converged"
 
@@ -97,11 +97,11 @@ def test_suspect_pairs_only_enter_the_loss(data):
     a = DecorrelationWeights(suspects=names).fit(data.X)
     b = DecorrelationWeights(suspects=names).fit(copies)
     pairs = len(names) * data.core.size + len(names) * data.footprint.size
-    assert a.imbalance_start_ < b.imbalance_start_  # the copy meets the suspects, once each way
-    assert b.imbalance_start_ < a.imbalance_start_ * (1 + 8 * 2 / pairs * 4)
+    assert a.initial_imbalance_ < b.initial_imbalance_  # the copy meets the suspects, once each way
+    assert b.initial_imbalance_ < a.initial_imbalance_ * (1 + 8 * 2 / pairs * 4)
 
 
-@pytest.mark.parametrize("cluster_on", ["rest", "all"])
+@pytest.mark.parametrize("cluster_on", ["non_suspects", "all"])
 def test_cluster_on_decides_what_the_distance_is_made_of(data, cluster_on):
     model = DCKM(
         4,
@@ -114,7 +114,7 @@ def test_cluster_on_decides_what_the_distance_is_made_of(data, cluster_on):
     moved = data.X.copy()
     moved[:, data.suspects] = 50 * np.arange(4)
     same = (model.predict(moved) == model.labels_).all()
-    assert same == (cluster_on == "rest")
+    assert same == (cluster_on == "non_suspects")
     assert model.cluster_centers_.shape == (4, data.X.shape[1])
 
 
@@ -134,7 +134,7 @@ def test_weight_two_equals_row_twice(suspects, storage, rng):
     # The steps agree but for the order of summation; a hundred of them make more of it.
     np.testing.assert_allclose(weighted.weights_[twice], repeated.weights_, atol=1e-4)
     np.testing.assert_allclose(weighted.cluster_centers_, repeated.cluster_centers_, atol=1e-5)
-    for name in ("objective_", "imbalance_", "imbalance_start_", "effective_sample_size_"):
+    for name in ("objective_", "imbalance_", "initial_imbalance_", "effective_sample_size_"):
         assert getattr(weighted, name) == pytest.approx(getattr(repeated, name), rel=1e-5)
 
 
@@ -172,7 +172,7 @@ def test_paper_solver_takes_absent_rows(rng):
     X = np.where(rng.random((60, 12)) < 0.5, 1.0, -1.0)
     a = (np.arange(60) < 45).astype(float)
     start = rng.integers(0, 3, 60)
-    settings = {"scale": "paper", "solver": "paper", "max_iter": 20, "tol": 0.01}
+    settings = {"objective": "paper", "solver": "paper", "max_iter": 20, "tol": 0.01}
     model = DCKM(3, init=start, **settings).fit(X, sample_weight=a)
     without = DCKM(3, init=start[:45], **settings).fit(X[:45])
     np.testing.assert_allclose(model.weights_[:45], without.weights_, atol=1e-12)
@@ -192,7 +192,7 @@ def test_same_bits_for_any_number_of_threads(dtype, solver):
         DCKM(
             4,
             solver=solver,
-            scale="relative" if solver == "descent" else "paper",
+            objective="normalized" if solver == "descent" else "paper",
             n_init=1,
             max_iter=4,
             random_state=0,
@@ -265,11 +265,11 @@ def test_very_wide_data_take_probes_and_stay_sparse(monkeypatch, rng):
     monkeypatch.setattr("unskew._balance.loss.LARGEST_MATRIX", 1000)
     X = sp.random_array((1200, 60), density=0.2, rng=rng, format="csr")
     X.data[:] = 1.0
-    exact_loss = DecorrelationWeights(max_iter=5, tol=1.0).fit(X.toarray() * 1.0).imbalance_start_
+    exact_loss = DecorrelationWeights(max_iter=5, tol=1.0).fit(X.toarray() * 1.0).initial_imbalance_
     monkeypatch.setattr("unskew._data.tiled.Rows.columns", None)  # no whole columns for 0/1 data
     model = DecorrelationWeights(max_iter=30, tol=1e-3, random_state=0).fit(X)
-    assert model.imbalance_ < model.imbalance_start_
-    assert model.imbalance_start_ == pytest.approx(exact_loss, rel=0.3)
+    assert model.imbalance_ < model.initial_imbalance_
+    assert model.initial_imbalance_ == pytest.approx(exact_loss, rel=0.3)
 
 
 def test_weights_that_fitted_the_probes_only_are_called_so(monkeypatch, rng):
@@ -280,7 +280,7 @@ def test_weights_that_fitted_the_probes_only_are_called_so(monkeypatch, rng):
     model = DecorrelationWeights(max_iter=20, tol=1e-2, random_state=0)
     with pytest.warns(UserWarning, match="the weights fitted these rather than the data"):
         model.fit(X)
-    assert model.imbalance_ >= model.imbalance_start_
+    assert model.imbalance_ >= model.initial_imbalance_
 
 
 # --- degenerate data
@@ -304,7 +304,7 @@ def test_wild_matrices_give_finite_answers(solver, data):
     model = DCKM(
         K,
         solver=solver,
-        scale="relative" if solver == "descent" else "paper",
+        objective="normalized" if solver == "descent" else "paper",
         n_init=1,
         random_state=0,
         max_iter=5,
@@ -327,7 +327,7 @@ def test_nothing_to_balance_is_said_in_the_status(rng):
     model = DCKM(2, n_init=1, random_state=0).fit(X)
     assert model.status_.startswith("converged")
     assert "balance left out" in model.status_
-    assert model.imbalance_ == model.imbalance_start_ == 0
+    assert model.imbalance_ == model.initial_imbalance_ == 0
     same = DCKM(2, n_init=1, random_state=0, init="random")
     with pytest.warns(ConvergenceWarning, match="distinct clusters"):
         same.fit(np.ones((10, 3)))
@@ -483,21 +483,37 @@ BAD_PARAMETERS = [
     ({"balance_strength": -1}, ValueError, r"balance_strength=-1 should be >= 0"),
     ({"spread_strength": np.inf}, ValueError, r"spread_strength=inf should be finite"),
     ({"spread_strength": np.nan}, ValueError, r"spread_strength=nan"),
-    ({"mass_strength": 1.0}, ValueError, r"mass_strength=1.0 has no meaning with scale='relative'"),
     (
-        {"mass_strength": 1.0, "scale": "paper"},
+        {"mass_strength": 1.0},
+        ValueError,
+        r"mass_strength=1.0 has no meaning with objective='normalized'",
+    ),
+    (
+        {"mass_strength": 1.0, "objective": "paper"},
         ValueError,
         r"mass_strength=1.0 has no meaning with solver='descent'",
     ),
-    ({"solver": "paper"}, ValueError, r"solver='paper' is defined for scale='paper' only"),
+    ({"solver": "paper"}, ValueError, r"solver='paper' is defined for objective='paper' only"),
     (
-        {"solver": "paper", "scale": "paper", "min_effective_size": 0.5},
+        {"solver": "paper", "objective": "paper", "min_effective_sample_size": 0.5},
         ValueError,
-        r"min_effective_size=0.5 has no meaning with solver='paper'",
+        r"min_effective_sample_size=0.5 has no meaning with solver='paper'",
     ),
-    ({"min_effective_size": 0.0}, ValueError, r"min_effective_size=0.0 should be in \(0, 1\]"),
-    ({"min_effective_size": 1.5}, ValueError, r"min_effective_size=1.5 should be in \(0, 1\]"),
-    ({"scale": "absolute"}, ValueError, r"scale='absolute' should be one of 'relative', 'paper'"),
+    (
+        {"min_effective_sample_size": 0.0},
+        ValueError,
+        r"min_effective_sample_size=0.0 should be in \(0, 1\]",
+    ),
+    (
+        {"min_effective_sample_size": 1.5},
+        ValueError,
+        r"min_effective_sample_size=1.5 should be in \(0, 1\]",
+    ),
+    (
+        {"objective": "absolute"},
+        ValueError,
+        r"objective='absolute' should be one of 'normalized', 'paper'",
+    ),
     ({"solver": "newton"}, ValueError, r"solver='newton' should be one of"),
     ({"cluster_on": "suspects"}, ValueError, r"cluster_on='suspects' should be one of"),
     ({"init": "best"}, ValueError, r"init='best' should be one of"),
@@ -553,7 +569,7 @@ def test_bad_weights_name_value_and_rule(data, weights, message):
 
 def test_paper_solver_refuses_design_weights(data, rng):
     with pytest.raises(ValueError, match=r"defined for weights 0 and 1 only"):
-        DCKM(4, scale="paper", solver="paper").fit(data.X, sample_weight=rng.random(400))
+        DCKM(4, objective="paper", solver="paper").fit(data.X, sample_weight=rng.random(400))
 
 
 BAD_X = [
@@ -612,19 +628,19 @@ def test_shares_of_the_suspects_are_held(rng):
     for model in (
         DCKM(4, suspects=suspects, n_init=1, random_state=0),
         DecorrelationWeights(suspects=suspects, tol=1e-6, max_iter=500),
-        DCKM(4, suspects=suspects, n_init=1, random_state=0, min_effective_size=0.6),
+        DCKM(4, suspects=suspects, n_init=1, random_state=0, min_effective_sample_size=0.6),
     ):
         w = a * model.fit(X, sample_weight=a).weights_
         before = np.bincount(data.site, a) / a.sum()
         np.testing.assert_allclose(np.bincount(data.site, w) / w.sum(), before, atol=1e-9)
-        assert model.imbalance_ < model.imbalance_start_
+        assert model.imbalance_ < model.initial_imbalance_
         assert (np.diff(model.history_["objective"]) <= 0).all()
 
 
 def test_many_suspects_in_few_rows_leave_the_weights_free(rng):
     X = (rng.random((60, 80)) < 0.4).astype(float)
     model = DecorrelationWeights(suspects=range(40)).fit(X)
-    assert model.imbalance_ < model.imbalance_start_
+    assert model.imbalance_ < model.initial_imbalance_
     assert np.ptp(model.weights_) > 0.1
 
 
@@ -632,7 +648,7 @@ def test_imbalance_is_measured_where_the_balance_was_left_out():
     X = np.repeat(np.array(np.meshgrid([0, 1.0], [0, 1.0], [0, 1.0])).reshape(3, -1).T, 5, axis=0)
     model = DCKM(3, init="principal").fit(X)
     assert "balance left out" in model.status_
-    assert model.imbalance_start_ == pytest.approx(0, abs=1e-20)
+    assert model.initial_imbalance_ == pytest.approx(0, abs=1e-20)
     assert model.imbalance_ > 0.1
 
 
@@ -649,8 +665,10 @@ def test_a_rare_treatment_counts_in_small_integers_too():
     X = np.zeros((200_000, 2), dtype=np.uint8)
     X[:100_000, 0] = 1
     X[0, 1] = 1
-    model = DecorrelationWeights(scale="paper", max_iter=1, tol=100.0)  # the start is of interest
-    small, large = (clone(model).fit(data).imbalance_start_ for data in (X, X * 1.0))
+    model = DecorrelationWeights(
+        objective="paper", max_iter=1, tol=100.0
+    )  # the start is of interest
+    small, large = (clone(model).fit(data).initial_imbalance_ for data in (X, X * 1.0))
     assert small == pytest.approx(large, rel=1e-4)
     assert large > 0.2
 
@@ -664,7 +682,7 @@ def test_predict_repeats_the_labels_where_digits_are_few(rng):
 def test_paper_solver_never_predicts_an_empty_cluster(rng):
     X = np.where(rng.random((40, 12)) < 0.5, 1.0, -1.0)
     start = rng.integers(0, 2, 40)  # clusters 2 and 3 have no members
-    model = DCKM(4, scale="paper", solver="paper", init=start, max_iter=20, tol=0.01)
+    model = DCKM(4, objective="paper", solver="paper", init=start, max_iter=20, tol=0.01)
     with pytest.warns(ConvergenceWarning, match="distinct clusters"):
         model.fit(X)
     np.testing.assert_array_equal(model.predict(X), model.labels_)

@@ -16,7 +16,7 @@ from unskew.diagnostics import METHODS, Evidence, audit, compare, diagnostics, j
 from unskew.diagnostics._permutation import beyond_suspects, untie
 from unskew.diagnostics._view import read_fitted
 from unskew.metrics import (
-    adjusted_rand_index,
+    adjusted_rand_score,
     amount_of_correlation,
     association,
     design_effect,
@@ -113,7 +113,7 @@ def test_differences_are_those_of_the_loop(found, model, footprint):
 
 
 def test_all_squared_differences_add_up_to_the_imbalance(found, model):
-    assert found.imbalance_before == model.imbalance_start_
+    assert found.imbalance_before == model.initial_imbalance_
     assert found.imbalance_after == model.imbalance_
     # typical is the mean size, so its square is at most the mean square
     n_pairs = 2 * 4 * 36
@@ -243,7 +243,7 @@ def test_sparse_rows_give_the_numbers_of_dense_ones(model, footprint, found):
 def test_the_published_procedure_has_diagnostics(footprint):
     X = footprint.X.astype(float)
     fitted = DCKM(
-        4, scale="paper", solver="paper", balance_strength=0.01, spread_strength=10, n_init=1,
+        4, objective="paper", solver="paper", balance_strength=0.01, spread_strength=10, n_init=1,
         max_iter=20, tol=0.01, random_state=0,
     ).fit(X)  # fmt: skip
     own = diagnostics(fitted, X)
@@ -277,7 +277,7 @@ def test_other_rows_or_weights_than_those_of_the_fit_are_refused(model, footprin
 def test_wide_data_are_cut_down_and_say_so(monkeypatch, footprint):
     from unskew.diagnostics import _view
 
-    monkeypatch.setattr(_view, "LARGEST_RECTANGLE", 100)
+    monkeypatch.setattr(_view, "MAX_PAIR_BLOCK", 100)
     fitted = DCKM(4, n_init=1, random_state=0).fit(footprint.X)
     own = diagnostics(fitted, footprint.X, against=False)
     assert len(own.features) == 10
@@ -444,14 +444,14 @@ def test_missing_values_stay_missing_when_rows_are_untied():
         warnings.simplefilter("ignore")
         fitted = DCKM(3, suspects="site", n_init=1, random_state=0).fit(table)
     view = read_fitted(fitted, table, None)
-    tile, notes = view.rows.take(np.arange(len(table))), view.encoded.layout.notes
+    tile, notes = view.rows.take(np.arange(len(table))), view.design.column_map.is_indicator
     groups = fitted.labels_
     donors, rows = untie(view, tile, np.ones(len(table)), groups, np.random.RandomState(0))
     assert notes.any()
     outside = np.setdiff1d(np.flatnonzero(notes), view.suspects)
     np.testing.assert_array_equal(rows[:, outside], tile[donors][:, outside])
-    for k in np.flatnonzero(view.encoded.layout.absent >= 0):
-        lost = tile[donors, view.encoded.layout.absent[k]] != 0
+    for k in np.flatnonzero(view.design.column_map.absent >= 0):
+        lost = tile[donors, view.design.column_map.absent[k]] != 0
         np.testing.assert_array_equal(rows[lost, k], tile[donors][lost, k])
 
 
@@ -554,7 +554,7 @@ def test_audit_measures_pairs_by_their_kinds():
 
 
 def test_audit_draws_rows_by_its_seed(monkeypatch):
-    monkeypatch.setattr(sampling, "MOST_ROWS", 150)
+    monkeypatch.setattr(sampling, "MAX_ROWS", 150)
     table = make_patients()
     one, same, other = (audit(table, random_state=s) for s in (1, 1, 2))
     assert one.n_rows == 400
@@ -588,7 +588,9 @@ def test_compare_puts_all_methods_side_by_side(footprint, model):
     assert by_name["kmeans"].effective_size == by_name["dropped"].imbalance_left == 1
     ours = by_name["dckm"]
     assert ours.effective_size == pytest.approx(model.effective_sample_size_)
-    assert ours.imbalance_left == pytest.approx(model.imbalance_ / model.imbalance_start_, rel=1e-3)
+    assert ours.imbalance_left == pytest.approx(
+        model.imbalance_ / model.initial_imbalance_, rel=1e-3
+    )
     assert sum(ours.sizes) == 600
     assert own.summary == diagnostics(model, footprint.X).verdict
 
@@ -612,7 +614,7 @@ def test_rivals_agree_with_the_plain_baseline(footprint, found):
     dropped = PlainKMeans(4, suspects=footprint.suspects, n_init=2, random_state=0)
     labels = dropped.fit(footprint.X.astype(np.float32)).labels_
     rival = next(r for r in found.rivals if r.name == METHODS["dropped"])
-    ours = adjusted_rand_index(labels, DCKM(
+    ours = adjusted_rand_score(labels, DCKM(
         4, suspects=footprint.suspects, n_init=2, random_state=0
     ).fit(footprint.X).labels_)  # fmt: skip
     assert rival.agreement == pytest.approx(ours, abs=0.02)

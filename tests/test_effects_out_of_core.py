@@ -11,10 +11,10 @@ from unskew.simulate import make_site_footprint
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-    pytest.mark.filterwarnings("ignore:weights_for gives back"),
+    pytest.mark.filterwarnings("ignore:predict_weights gives back"),
 ]
 
-FITTED = ("weights_", "labels_", "cluster_centers_", "objective_", "imbalance_", "starts_")
+FITTED = ("weights_", "labels_", "cluster_centers_", "objective_", "imbalance_", "candidates_")
 HOW = {"n_clusters": 3, "n_init": 2, "max_iter": 2, "init": "k-means++", "random_state": 0}
 STEP = 110  # rows of a tile and of a block
 
@@ -75,7 +75,7 @@ def test_files_and_readers_give_the_bits_of_the_array(data, adjust, dtype, small
         assert_same_bits(found, model)
         np.testing.assert_array_equal(found.predict(outside), model.labels_)
         np.testing.assert_array_equal(found.transform(outside), model.transform(X))
-        np.testing.assert_array_equal(found.weights_for(outside), model.weights_for(X))
+        np.testing.assert_array_equal(found.predict_weights(outside), model.predict_weights(X))
 
 
 @pytest.mark.parametrize("adjust", ["effects", "both"])
@@ -135,7 +135,7 @@ def test_a_dask_array_gives_the_bits_of_the_same_blocks(client, data, adjust):
     found = fit(held, adjust, kind=DaskDCKM, client=[client], **FEW)
     assert_same_bits(found, local)
     np.testing.assert_array_equal(found.predict(held), local.labels_)
-    np.testing.assert_array_equal(found.to_local().weights_for(X), local.weights_for(X))
+    np.testing.assert_array_equal(found.to_local().predict_weights(X), local.predict_weights(X))
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")

@@ -7,7 +7,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
 
 from unskew import _kmeans
-from unskew._data.tiled import Rows
+from unskew._data.tiled import TiledMatrix
 from unskew._kmeans import Clusters, Distance
 
 
@@ -16,7 +16,7 @@ def everything(X):
 
 
 def run_lloyd(X, w, C, storage=np.asarray):
-    rows, distance = Rows(storage(X), n_threads=1), everything(X)
+    rows, distance = TiledMatrix(storage(X), n_threads=1), everything(X)
     return _kmeans.lloyd(rows, distance, w, _kmeans.label(rows, distance, C))
 
 
@@ -37,7 +37,7 @@ def test_fixed_weights_equal_scikit_learn_from_the_same_start(storage, weighted,
 def test_update_is_the_weighted_mean_by_hand():
     X = np.array([[0.0], [2.0], [10.0]])
     C, empty = _kmeans.update(
-        Rows(X), everything(X), np.array([1.0, 3, 5]), np.array([0, 0, 1]), np.zeros((3, 1))
+        TiledMatrix(X), everything(X), np.array([1.0, 3, 5]), np.array([0, 0, 1]), np.zeros((3, 1))
     )
     np.testing.assert_allclose(C[:2, 0], [1.5, 10.0])
     assert list(empty) == [False, False, True]
@@ -47,16 +47,16 @@ def test_update_is_the_weighted_mean_by_hand():
 def test_ties_go_to_the_lowest_index_however_rows_are_cut(rng, monkeypatch):
     X = rng.integers(-2, 3, (500, 6)).astype(float)
     C = np.repeat(rng.integers(-2, 3, (3, 6)).astype(float), 2, axis=0)  # every centre twice
-    whole = _kmeans.label(Rows(X), everything(X), C).labels
+    whole = _kmeans.label(TiledMatrix(X), everything(X), C).labels
     assert set(whole) <= {0, 2, 4}
     monkeypatch.setattr("unskew._data.tiled.tile_rows", lambda shape, sparse: 7)
-    np.testing.assert_array_equal(_kmeans.label(Rows(X), everything(X), C).labels, whole)
+    np.testing.assert_array_equal(_kmeans.label(TiledMatrix(X), everything(X), C).labels, whole)
 
 
 def test_rows_far_from_zero_are_told_apart():
     X = np.array([[1e8], [1e8 + 1], [1e8 + 10], [1e8 + 11]])
     C = np.array([[1e8 + 0.5], [1e8 + 10.5]])
-    assert list(_kmeans.label(Rows(X), everything(X), C).labels) == [0, 0, 1, 1]
+    assert list(_kmeans.label(TiledMatrix(X), everything(X), C).labels) == [0, 0, 1, 1]
 
 
 def test_an_emptied_cluster_is_refilled_with_the_farthest_row():
@@ -69,9 +69,9 @@ def test_an_emptied_cluster_is_refilled_with_the_farthest_row():
 def test_refill_takes_no_row_without_weight_and_no_row_twice():
     X = np.array([[0.0], [50.0], [50.0], [100.0], [7.0]])
     w = np.array([1.0, 1, 1, 0, 1])  # the farthest row is absent
-    rows = Rows(X)
+    rows = TiledMatrix(X)
     start = _kmeans.label(rows, everything(X), np.array([[0.0], [-900.0], [-901.0]]))
-    C = _kmeans.refill(rows, everything(X), w, start, np.array([False, True, True]))
+    C = _kmeans.reseed_empty(rows, everything(X), w, start, np.array([False, True, True]))
     assert sorted(C[:, 0]) == [0.0, 7.0, 50.0]
 
 
@@ -87,8 +87,8 @@ def test_fewer_distinct_rows_than_clusters_stay_finite():
 def test_random_starts_are_rows_that_have_weight(start, rng):
     X = rng.normal(size=(50, 3))
     a = np.where(np.arange(50) < 10, 1.0, 0.0)
-    draw = {"random": _kmeans.start_random, "plusplus": _kmeans.start_plusplus}[start]
-    C = draw(Rows(X), everything(X), a, 5, np.random.RandomState(0))
+    draw = {"random": _kmeans.init_random, "plusplus": _kmeans.init_plusplus}[start]
+    C = draw(TiledMatrix(X), everything(X), a, 5, np.random.RandomState(0))
     chosen = [np.flatnonzero((X == c).all(1))[0] for c in C]
     assert max(chosen) < 10
     assert len(set(chosen)) == 5
@@ -96,7 +96,7 @@ def test_random_starts_are_rows_that_have_weight(start, rng):
 
 def test_plusplus_start_is_better_than_random_rows():
     X, _ = make_blobs(300, centers=8, cluster_std=0.3, random_state=0)
-    rows, distance, a = Rows(X), everything(X), np.ones(300)
+    rows, distance, a = TiledMatrix(X), everything(X), np.ones(300)
 
     def mean_inertia(draw):
         return np.mean(
@@ -108,12 +108,14 @@ def test_plusplus_start_is_better_than_random_rows():
             ]
         )
 
-    assert mean_inertia(_kmeans.start_plusplus) < 0.5 * mean_inertia(_kmeans.start_random)
+    assert mean_inertia(_kmeans.init_plusplus) < 0.5 * mean_inertia(_kmeans.init_random)
 
 
 def test_plusplus_start_survives_duplicates():
     X = np.repeat([[0.0], [1.0]], 5, axis=0)
-    C = _kmeans.start_plusplus(Rows(X), everything(X), np.ones(10), 4, np.random.RandomState(0))
+    C = _kmeans.init_plusplus(
+        TiledMatrix(X), everything(X), np.ones(10), 4, np.random.RandomState(0)
+    )
     assert set(C[:, 0]) <= {0.0, 1.0}
 
 
@@ -125,7 +127,7 @@ def test_principal_start_ignores_row_order_and_duplication(wide, rng):
     a = rng.integers(0, 4, 60).astype(float)
 
     def start(X, a):
-        return _kmeans.start_principal(Rows(X), everything(X), a, 4)
+        return _kmeans.init_principal(TiledMatrix(X), everything(X), a, 4)
 
     labels = start(X, a)
     order = rng.permutation(60)
@@ -155,7 +157,7 @@ def test_distances_are_exact_on_the_centres(rng):
 
 def test_lloyd_never_raises_the_inertia(rng):
     X = rng.normal(size=(200, 3)).astype(np.float32)
-    rows, distance, w = Rows(X), everything(X), rng.random(200)
+    rows, distance, w = TiledMatrix(X), everything(X), rng.random(200)
     clusters = _kmeans.label(rows, distance, X[:5].astype(float))
     last = w @ clusters.e
     for _ in range(30):
@@ -197,14 +199,14 @@ def test_sparse_float32_rows_keep_their_digits(far, d, rng):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_start_from_labels_knows_its_distances_far_from_0(seed):
-    from unskew._kmeans import start_clusters
+    from unskew._kmeans import init_clusters
 
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(3, 5))
     X = (centres[rng.integers(0, 3, 300)] + 0.3 * rng.normal(size=(300, 5)) + 3000).astype("f4")
     labels = rng.integers(0, 3, 300).astype(np.int32)
-    rows, distance = Rows(sp.csr_array(X), n_threads=1), Distance(np.arange(5))
-    start = start_clusters(rows, distance, np.ones(300), 3, labels, None)
+    rows, distance = TiledMatrix(sp.csr_array(X), n_threads=1), Distance(np.arange(5))
+    start = init_clusters(rows, distance, np.ones(300), 3, labels, None)
     means = np.array([X[labels == k].mean(0, dtype=np.float64) for k in range(3)])
     expected = ((X - means[labels]) ** 2).sum(1)
     np.testing.assert_allclose(start.e, expected, rtol=0.02, atol=0.02)
@@ -214,20 +216,20 @@ def test_sparse_rows_are_labelled_in_tall_tiles_unless_they_become_dense(rng, mo
     monkeypatch.setattr("unskew._data.tiled.TALL_TILE", 40)
     monkeypatch.setattr("unskew._data.tiled.tile_rows", lambda shape, sparse: 7)
     X = (rng.random((90, 6)) < 0.4).astype(float)
-    rows, dense = Rows(sp.csr_array(X), n_threads=1), Rows(X, n_threads=1)
+    rows, dense = TiledMatrix(sp.csr_array(X), n_threads=1), TiledMatrix(X, n_threads=1)
     assert rows.tall().bounds == [(0, 40), (40, 80), (80, 90)]
-    some = rows.some(30)
+    some = rows.subsample(30)
     assert some.tall() is some
     seen = []
 
-    class Form(_kmeans.Form):
-        def of(self, F):
+    class RowScaling(_kmeans.RowScaling):
+        def apply(self, F):
             seen.append(F.shape[0])
-            return super().of(F)
+            return super().apply(F)
 
     C = rng.random((3, 6))
     for offset, height in ((np.zeros(6), 40), (np.full(6, 0.5), 7)):
-        distance = _kmeans.Distance(np.arange(6), form=Form(offset, np.ones(6), True))
+        distance = _kmeans.Distance(np.arange(6), scaling=RowScaling(offset, np.ones(6), True))
         seen.clear()
         found = _kmeans.label(rows, distance, C)
         assert max(seen) == height

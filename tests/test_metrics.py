@@ -10,21 +10,21 @@ from sklearn.metrics.cluster import contingency_matrix
 
 from unskew import metrics
 from unskew.metrics import (
-    adjusted_rand_index,
+    adjusted_rand_score,
     amount_of_correlation,
     association,
     design_effect,
     effective_sample_size,
     kish_size,
     matching_accuracy,
-    normalized_mutual_info,
+    normalized_mutual_info_score,
     purity,
-    silhouette,
+    silhouette_score,
 )
 
 AGREEMENT = [
-    normalized_mutual_info,
-    adjusted_rand_index,
+    normalized_mutual_info_score,
+    adjusted_rand_score,
     purity,
     matching_accuracy,
     association,
@@ -54,7 +54,7 @@ def blobs(seed=0, n=60, k=3, d=4):
 def test_nmi_with_unit_weights_is_sklearns(average, drawn):
     true, pred, _ = drawn
     expected = reference.normalized_mutual_info_score(true, pred, average_method=average)
-    ours = normalized_mutual_info(true, pred, average_method=average)
+    ours = normalized_mutual_info_score(true, pred, average_method=average)
     assert ours == pytest.approx(expected, abs=ROUNDING)
 
 
@@ -63,7 +63,7 @@ def test_nmi_with_unit_weights_is_sklearns(average, drawn):
 def test_ari_with_unit_weights_is_sklearns(kind, drawn):
     true, pred, _ = drawn
     expected = reference.adjusted_rand_score(true, pred)
-    assert adjusted_rand_index(true, pred, weight_kind=kind) == pytest.approx(
+    assert adjusted_rand_score(true, pred, weight_kind=kind) == pytest.approx(
         expected, abs=ROUNDING
     )
 
@@ -74,14 +74,14 @@ def test_silhouette_with_unit_weights_is_sklearns(kind, metric):
     X, labels, _ = blobs()
     labels[0] = 7  # a cluster of one row
     expected = reference.silhouette_score(X, labels, metric=metric)
-    ours = silhouette(X, labels, weight_kind=kind, metric=metric)
+    ours = silhouette_score(X, labels, weight_kind=kind, metric=metric)
     assert ours == pytest.approx(expected, abs=ROUNDING)
 
 
 def test_silhouette_draws_the_rows_that_sklearn_draws():
     X, labels, _ = blobs()
     expected = reference.silhouette_score(X, labels, sample_size=30, random_state=5)
-    ours = silhouette(X, labels, sample_size=30, random_state=5)
+    ours = silhouette_score(X, labels, sample_size=30, random_state=5)
     assert ours == pytest.approx(expected, abs=ROUNDING)
 
 
@@ -107,7 +107,7 @@ def test_weight_two_equals_row_twice(metric, drawn):
 def test_ari_with_whole_weights_is_sklearns_on_repeated_rows(drawn):
     true, pred, w = drawn
     expected = reference.adjusted_rand_score(np.repeat(true, w), np.repeat(pred, w))
-    assert adjusted_rand_index(true, pred, sample_weight=w) == pytest.approx(expected, abs=ROUNDING)
+    assert adjusted_rand_score(true, pred, sample_weight=w) == pytest.approx(expected, abs=ROUNDING)
 
 
 @given(seed=st.integers(0, 10**6))
@@ -115,13 +115,13 @@ def test_ari_with_whole_weights_is_sklearns_on_repeated_rows(drawn):
 def test_silhouette_weight_two_equals_row_twice(seed):
     X, labels, rng = blobs(seed)
     w = rng.integers(0, 4, size=len(X))
-    repeated = silhouette(np.repeat(X, w, axis=0), np.repeat(labels, w))
+    repeated = silhouette_score(np.repeat(X, w, axis=0), np.repeat(labels, w))
     # 1e-7: the expanded square leaves copies at a distance of sqrt(rounding), not 0.
-    assert silhouette(X, labels, sample_weight=w) == pytest.approx(repeated, abs=1e-7)
+    assert silhouette_score(X, labels, sample_weight=w) == pytest.approx(repeated, abs=1e-7)
 
 
 def test_silhouette_of_repeated_single_rows_is_one():
-    assert silhouette([[0.0], [1.0]], [0, 1], sample_weight=[2, 2]) == pytest.approx(1)
+    assert silhouette_score([[0.0], [1.0]], [0, 1], sample_weight=[2, 2]) == pytest.approx(1)
 
 
 def test_amount_of_correlation_weight_two_equals_row_twice():
@@ -153,19 +153,19 @@ def test_zero_weight_equals_absent_row_for_both_kinds(kind):
     w = np.where(np.arange(len(X)) < 40, rng.random(len(X)) + 0.5, 0)
     kept = w > 0
     options = {"weight_kind": kind}
-    assert silhouette(X, labels, sample_weight=w, **options) == pytest.approx(
-        silhouette(X[kept], labels[kept], sample_weight=w[kept], **options), abs=ROUNDING
+    assert silhouette_score(X, labels, sample_weight=w, **options) == pytest.approx(
+        silhouette_score(X[kept], labels[kept], sample_weight=w[kept], **options), abs=ROUNDING
     )
-    assert adjusted_rand_index(labels, pred, sample_weight=w, **options) == pytest.approx(
-        adjusted_rand_index(labels[kept], pred[kept], sample_weight=w[kept], **options),
+    assert adjusted_rand_score(labels, pred, sample_weight=w, **options) == pytest.approx(
+        adjusted_rand_score(labels[kept], pred[kept], sample_weight=w[kept], **options),
         abs=ROUNDING,
     )
 
 
 # ------------------------------------------------------------------------- scale of the weights
 SCALE_FREE = {
-    "nmi": normalized_mutual_info,
-    "ari, importance": lambda *a, **k: adjusted_rand_index(*a, weight_kind="importance", **k),
+    "nmi": normalized_mutual_info_score,
+    "ari, importance": lambda *a, **k: adjusted_rand_score(*a, weight_kind="importance", **k),
     "purity": purity,
     "matching accuracy": matching_accuracy,
     "cramers v": association,
@@ -186,7 +186,7 @@ def test_scaling_weights_changes_nothing_for_data(scale):
     X, labels, rng = blobs()
     w = rng.random(len(X)) + 0.1
     for value in (
-        lambda w: silhouette(X, labels, sample_weight=w, weight_kind="importance"),
+        lambda w: silhouette_score(X, labels, sample_weight=w, weight_kind="importance"),
         lambda w: amount_of_correlation(X, w),
         lambda w: association(labels, X[:, 0], sample_weight=w),
         kish_size,
@@ -202,8 +202,8 @@ def test_ari_of_both_kinds_differs_by_the_order_of_one_row():
     true, pred = rng.integers(4, size=(2, 5000))
     pred = np.where(rng.random(5000) < 0.6, true, pred)
     w = rng.random(5000) * 2
-    frequency = adjusted_rand_index(true, pred, sample_weight=w)
-    importance = adjusted_rand_index(true, pred, sample_weight=w, weight_kind="importance")
+    frequency = adjusted_rand_score(true, pred, sample_weight=w)
+    importance = adjusted_rand_score(true, pred, sample_weight=w, weight_kind="importance")
     assert frequency == pytest.approx(importance, abs=5 / 5000)
 
 
@@ -219,16 +219,16 @@ def test_silhouette_equals_its_formula_written_as_loops():
         a = sums[labels[i]] / (mass[labels[i]] - w[i])
         b = min(sums[c] / mass[c] for c in range(3) if c != labels[i])
         scores.append((b - a) / max(a, b))
-    ours = silhouette(X, labels, sample_weight=w, weight_kind="importance")
+    ours = silhouette_score(X, labels, sample_weight=w, weight_kind="importance")
     assert ours == pytest.approx(np.average(scores, weights=w), abs=1e-9)
 
 
 def test_tiles_change_nothing(monkeypatch):
     X, labels, rng = blobs(n=300)
     w = rng.random(300) + 0.5
-    whole = silhouette(X, labels, sample_weight=w), amount_of_correlation(X, w)
+    whole = silhouette_score(X, labels, sample_weight=w), amount_of_correlation(X, w)
     monkeypatch.setattr(metrics, "TILE_BYTES", 2**14)
-    tiled = silhouette(X, labels, sample_weight=w), amount_of_correlation(X, w)
+    tiled = silhouette_score(X, labels, sample_weight=w), amount_of_correlation(X, w)
     assert tiled == pytest.approx(whole, rel=1e-10)
 
 
@@ -238,8 +238,8 @@ def test_sparse_equals_dense():
     w = rng.random(len(X))
     S = sparse.csr_array(X)
     assert amount_of_correlation(S, w) == pytest.approx(amount_of_correlation(X, w), rel=1e-10)
-    dense = silhouette(X, labels, sample_weight=w)
-    assert silhouette(S, labels, sample_weight=w) == pytest.approx(dense, rel=1e-7)
+    dense = silhouette_score(X, labels, sample_weight=w)
+    assert silhouette_score(S, labels, sample_weight=w) == pytest.approx(dense, rel=1e-7)
 
 
 def test_a_far_origin_does_not_change_the_amount_of_correlation():
@@ -252,9 +252,9 @@ def test_a_far_origin_does_not_change_the_amount_of_correlation():
 def test_identical_labelings_score_one(drawn):
     true, _, w = drawn
     weights = w + 0.3
-    assert normalized_mutual_info(true, true + 5, sample_weight=weights) == pytest.approx(1)
+    assert normalized_mutual_info_score(true, true + 5, sample_weight=weights) == pytest.approx(1)
     for kind in metrics.WEIGHT_KINDS:
-        assert adjusted_rand_index(true, -true, sample_weight=weights, weight_kind=kind) == 1
+        assert adjusted_rand_score(true, -true, sample_weight=weights, weight_kind=kind) == 1
     assert purity(true, true, sample_weight=weights) == pytest.approx(1)
     assert matching_accuracy(true, true + 1, sample_weight=weights) == pytest.approx(1)
 
@@ -318,18 +318,21 @@ def test_effective_size_is_a_share_for_any_weights(weights):
     [
         (lambda: purity([0, 1], [0, 1, 1]), "labels_pred has 3 entries but labels_true has 2"),
         (
-            lambda: adjusted_rand_index([0] * 6, [0] * 6, sample_weight=[1] * 5),
+            lambda: adjusted_rand_score([0] * 6, [0] * 6, sample_weight=[1] * 5),
             "sample_weight has 5 entries but labels_true has 6",
         ),
         (
-            lambda: silhouette([[0.0]] * 3, [0, 1, 1], sample_weight=[1, 1]),
+            lambda: silhouette_score([[0.0]] * 3, [0, 1, 1], sample_weight=[1, 1]),
             "sample_weight has 2 entries but labels has 3",
         ),
-        (lambda: silhouette([[0.0]] * 3, [0, 1]), "labels has 2 entries but X has 3 rows"),
-        (lambda: silhouette([[0.0]] * 3, [0, 0, 0]), "labels has 1 distinct values"),
-        (lambda: silhouette([[0.0]] * 3, [0, 1, 2]), "labels has 3 distinct values"),
-        (lambda: silhouette([[0.0]] * 3, [0, 1, 1], sample_size=9), "sample_size=9 should be 2"),
-        (lambda: silhouette([[0.0]], [0], metric="precomputed"), "metric='precomputed'"),
+        (lambda: silhouette_score([[0.0]] * 3, [0, 1]), "labels has 2 entries but X has 3 rows"),
+        (lambda: silhouette_score([[0.0]] * 3, [0, 0, 0]), "labels has 1 distinct values"),
+        (lambda: silhouette_score([[0.0]] * 3, [0, 1, 2]), "labels has 3 distinct values"),
+        (
+            lambda: silhouette_score([[0.0]] * 3, [0, 1, 1], sample_size=9),
+            "sample_size=9 should be 2",
+        ),
+        (lambda: silhouette_score([[0.0]], [0], metric="precomputed"), "metric='precomputed'"),
         (lambda: purity([0, 1], [0, 1], sample_weight=[1, -2]), r"sample_weight\[1\]=-2.0"),
         (lambda: purity([0, 1], [0, 1], sample_weight=[np.nan, 1]), r"sample_weight\[0\]=nan"),
         (lambda: purity([0, 1], [0, 1], sample_weight=[0, 0]), "sample_weight has sum 0"),
@@ -343,11 +346,11 @@ def test_effective_size_is_a_share_for_any_weights(weights):
         (lambda: association([0, 1], [0]), "attribute has 1 entries but labels has 2"),
         (lambda: association([0, 1], [0, 1], kind="phi"), "kind='phi' should be one of"),
         (
-            lambda: normalized_mutual_info([0], [0], average_method="mean"),
+            lambda: normalized_mutual_info_score([0], [0], average_method="mean"),
             "average_method='mean' should be one of",
         ),
         (
-            lambda: adjusted_rand_index([0], [0], weight_kind="share"),
+            lambda: adjusted_rand_score([0], [0], weight_kind="share"),
             "weight_kind='share' should be one of",
         ),
     ],

@@ -54,14 +54,14 @@ def test_round_trip_in_a_new_process(table, tmp_path):
     script = (
         "import sys, numpy as np, pandas as pd, unskew\n"
         "model = unskew.load('model.skops'); table = pd.read_parquet('table.parquet')\n"
-        "np.savez('out.npz', labels=model.predict(table), weights=model.weights_for(table),\n"
+        "np.savez('out.npz', labels=model.predict(table), weights=model.predict_weights(table),\n"
         "         own=model.weights_, distances=model.transform(table))\n"
     )
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
     out = np.load(tmp_path / "out.npz")
     np.testing.assert_array_equal(out["labels"], model.labels_)
     np.testing.assert_array_equal(out["own"], model.weights_)
-    np.testing.assert_array_equal(out["weights"], model.weights_for(table))
+    np.testing.assert_array_equal(out["weights"], model.predict_weights(table))
     np.testing.assert_array_equal(out["distances"], model.transform(table))
 
 
@@ -81,7 +81,7 @@ def test_every_attribute_comes_back(path, table):
         DecorrelationWeights(),
         PlainKMeans(3, n_init=1, random_state=0),
         RegressOutKMeans(3, suspects=[76, 77, 78, 79], n_init=1, random_state=0),
-        DCKM(3, scale="paper", solver="paper", n_init=1, random_state=0),
+        DCKM(3, objective="paper", solver="paper", n_init=1, random_state=0),
     ],
     ids=lambda model: type(model).__name__,
 )

@@ -8,7 +8,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from unskew import DCKM, _kmeans
-from unskew._data.tiled import ONE_JOB, Rows
+from unskew._data.tiled import SERIAL_ENTRIES, TiledMatrix
 from unskew._parallel import Threads, one_blas_thread
 
 
@@ -77,9 +77,9 @@ def test_an_error_of_what_was_put_off_waits_until_it_is_asked_for():
 
 
 def test_many_rows_are_not_put_off(rng):
-    few, many = rng.random((600, 600)), np.zeros((ONE_JOB // 100 + 1, 100), dtype=np.uint8)
+    few, many = rng.random((600, 600)), np.zeros((SERIAL_ENTRIES // 100 + 1, 100), dtype=np.uint8)
     for X, expected in ((few, []), (many, [1])):
-        rows, calls = Rows(X, n_threads=2), []
+        rows, calls = TiledMatrix(X, n_threads=2), []
         with rows.threads():
             put_off = rows.later(lambda calls=calls: calls.append(1) or 5)
             assert calls == expected
@@ -107,7 +107,7 @@ def test_the_authors_procedure_labels_beside_the_balance_with_the_same_bits(
 
     def fit(n_threads: int) -> DCKM:
         names.clear()
-        how = {"scale": "paper", "solver": "paper", "balance_strength": 0.01, "tol": 0.0}
+        how = {"objective": "paper", "solver": "paper", "balance_strength": 0.01, "tol": 0.0}
         return DCKM(4, **how, n_init=1, max_iter=8, random_state=0, n_threads=n_threads).fit(X)
 
     one = fit(1)
@@ -163,7 +163,7 @@ def test_a_fit_in_another_thread_has_the_same_bits(rng):
     X = (rng.random((700, 650)) < rng.uniform(0.1, 0.9, 650)).astype(np.float32)
 
     def fit() -> np.ndarray:
-        how = {"scale": "paper", "solver": "paper", "n_init": 1, "max_iter": 4, "tol": 0.0}
+        how = {"objective": "paper", "solver": "paper", "n_init": 1, "max_iter": 4, "tol": 0.0}
         return DCKM(4, **how, random_state=0, n_threads=1).fit(X).weights_
 
     here, there = fit(), []

@@ -29,7 +29,7 @@ def compare(folder, case, settings):
     K, lambda1, lambda2, lambda3, max_iter = settings
     model = DCKM(
         K,
-        scale="paper",
+        objective="paper",
         solver="paper",
         balance_strength=lambda1,
         spread_strength=lambda2,

@@ -38,35 +38,35 @@ def model(data):
 
 @pytest.fixture
 def few(monkeypatch):
-    monkeypatch.setattr(sampling, "MOST_ROWS", 700)
+    monkeypatch.setattr(sampling, "MAX_ROWS", 700)
 
 
 def test_few_rows_are_all_looked_at(data, model):
-    assert sampling.some_rows(data.X, None, 0).chosen is None
+    assert sampling.sample_rows(data.X, None, 0).chosen is None
     assert not any("drawn at random" in note for note in diagnostics(model, data.X).notes)
 
 
 def test_fewer_rows_of_wide_ones_are_looked_at():
     wide = np.broadcast_to(np.uint8(0), (200_000, 2_000))
-    assert sampling.most_rows(wide[:, :300]) == 100_000
-    assert sampling.most_rows(wide) == 2**25 // 2_000
-    assert sampling.most_rows(np.broadcast_to(np.uint8(0), (200_000, 10**5))) == 10_000
-    assert sampling.most_rows(sparse.csr_array((200_000, 10**5))) == 100_000
-    some = sampling.some_rows(wide, None, 0)
+    assert sampling.max_rows(wide[:, :300]) == 100_000
+    assert sampling.max_rows(wide) == 2**25 // 2_000
+    assert sampling.max_rows(np.broadcast_to(np.uint8(0), (200_000, 10**5))) == 10_000
+    assert sampling.max_rows(sparse.csr_array((200_000, 10**5))) == 100_000
+    some = sampling.sample_rows(wide, None, 0)
     assert some.X.shape == (2**25 // 2_000, 2_000)
 
 
 def test_rows_are_drawn_without_repeats_in_their_order_among_those_that_count(data, few):
     a = np.ones(1500)
     a[:600] = 0.0
-    some = sampling.some_rows(data.X, a, 0)
+    some = sampling.sample_rows(data.X, a, 0)
     assert some.n == 1500
     assert len(some.chosen) == 700
     assert (np.diff(some.chosen) > 0).all()
     assert some.chosen.min() >= 600
     np.testing.assert_array_equal(some.X, data.X[some.chosen])
     a[:1000] = 0.0  # fewer have weight than would be drawn: all of them
-    np.testing.assert_array_equal(sampling.some_rows(data.X, a, 0).chosen, np.arange(1000, 1500))
+    np.testing.assert_array_equal(sampling.sample_rows(data.X, a, 0).chosen, np.arange(1000, 1500))
 
 
 def test_what_counts_all_rows_counts_all(data, model, few):
@@ -92,7 +92,7 @@ def test_what_counts_all_rows_counts_all(data, model, few):
 
 def test_some_rows_say_nearly_what_all_rows_say(data, model, monkeypatch):
     whole = diagnostics(model, data.X)
-    monkeypatch.setattr(sampling, "MOST_ROWS", 700)
+    monkeypatch.setattr(sampling, "MAX_ROWS", 700)
     part = diagnostics(model, data.X)
     assert part.verdict.word == whole.verdict.word == "helped"
     assert verdict(model, data.X).word == "helped"
@@ -106,9 +106,9 @@ def test_a_cluster_of_which_no_row_was_drawn(data, monkeypatch):
     model = DCKM(4, suspects=data.suspects, init="k-means++", n_init=3, random_state=0).fit(X)
     alone = model.labels_[0]
     assert (model.labels_ == alone).sum() == 2
-    monkeypatch.setattr(sampling, "MOST_ROWS", 200)
+    monkeypatch.setattr(sampling, "MAX_ROWS", 200)
     found = diagnostics(model, X)
-    assert sampling.some_rows(X, None, 0).chosen.min() > 1
+    assert sampling.sample_rows(X, None, 0).chosen.min() > 1
     assert found.clusters[alone].size == 2
     assert all(f.inside is None for f in found.clusters[alone].features)
     assert "NaN" not in to_json(found)
@@ -139,8 +139,8 @@ def test_rows_outside_memory_are_looked_at_as_those_in_it(data, model, few, tmp_
 
 
 def test_only_blocks_with_drawn_rows_are_kept(data, monkeypatch):
-    monkeypatch.setattr(sampling, "MOST_ROWS", 3)
-    some = sampling.some_rows(Reader(data.X, *range(100, 1500, 100)), None, 5)
+    monkeypatch.setattr(sampling, "MAX_ROWS", 3)
+    some = sampling.sample_rows(Reader(data.X, *range(100, 1500, 100)), None, 5)
     assert some.X.shape == (3, data.X.shape[1])
     np.testing.assert_array_equal(some.X, data.X[some.chosen])
 
@@ -166,7 +166,7 @@ def test_tables_and_their_row_names(adjust, monkeypatch, tmp_path):
     table = make_table()
     model = DCKM(3, suspects=["site"], adjust=adjust, n_init=2, random_state=0).fit(table)
     whole = diagnostics(model, table)
-    monkeypatch.setattr(sampling, "MOST_ROWS", 400)
+    monkeypatch.setattr(sampling, "MAX_ROWS", 400)
     found = diagnostics(model, table)
     assert found.weights == whole.weights
     assert found.weights.heaviest[0].index == f"p{found.weights.heaviest[0].position}"
@@ -181,8 +181,8 @@ def test_tables_and_their_row_names(adjust, monkeypatch, tmp_path):
 def test_columns_far_from_0_are_moved_by_the_means_of_the_fit(data, few):
     X = data.X + np.random.default_rng(0).normal(1000, 1, data.X.shape)
     model = DCKM(4, suspects=data.suspects, adjust="both", n_init=1, random_state=0).fit(X)
-    some = sampling.some_rows(X, None, 0)
-    view = read_fitted(sampling.some_of_model(model, some.chosen), some.X, None)
+    some = sampling.sample_rows(X, None, 0)
+    view = read_fitted(sampling.subset_model(model, some.chosen), some.X, None)
     assert np.abs(model._shift).min() > 900
     np.testing.assert_array_equal(view.rows.shift, model._shift)
 

@@ -5,19 +5,24 @@ import pytest
 
 from unskew import DCKM, DecorrelationWeights, _solver
 from unskew._balance import Balance
-from unskew._data.tiled import Rows
-from unskew._preprocessing import encode
+from unskew._data.tiled import TiledMatrix
+from unskew._preprocessing import make_design
 from unskew.simulate import make_site_footprint
 
 
 def make_problem(X, a, *, form="primal", suspects=None, mass_rate=0.0, floor=None):
-    encoded = encode(
-        Rows(X, n_threads=1), a, suspects=suspects, cluster_on="all", n_bins=3, standardise=True
+    design = make_design(
+        TiledMatrix(X, n_threads=1),
+        a,
+        suspects=suspects,
+        cluster_on="all",
+        n_bins=3,
+        standardise=True,
     )
     return _solver.Problem(
-        rows=encoded.rows,
-        balance=Balance(encoded.rows, encoded.rectangles, form=form),
-        distance=encoded.distance,
+        rows=design.rows,
+        balance=Balance(design.rows, design.pair_blocks, form=form),
+        distance=design.distance,
         a=a,
         inverse_a=np.divide(1.0, a, out=np.zeros_like(a), where=a > 0),
         N=a.sum(),
@@ -30,7 +35,7 @@ def make_problem(X, a, *, form="primal", suspects=None, mass_rate=0.0, floor=Non
     )
 
 
-@pytest.mark.parametrize("form", ["primal", "dual", "probes"])
+@pytest.mark.parametrize("form", ["primal", "gram", "sketch"])
 @pytest.mark.parametrize("mass_rate", [0.0, 0.7])
 def test_gradient_of_the_sum_equals_central_differences(form, mass_rate, rng):
     X = np.c_[(rng.random((20, 4)) < 0.5), rng.normal(size=(20, 2))].astype(float)
@@ -61,23 +66,23 @@ def test_objective_never_rises_inside_a_weight_step(floor, rng):
         assert floor is None or share >= floor * (1 - 1e-12)
         return False
 
-    step = _solver.step_weights(problem, w, e, n_steps=60, tol=0.0, each=each)
+    step = _solver.minimize_weights(problem, w, e, n_steps=60, tol=0.0, each=each)
     assert len(values) > 10
     # Evaluated again, the same numbers: strictly smaller at every step.
     assert (np.diff(values) < 0).all()
     assert step.objective == pytest.approx(values[-1], rel=1e-12)
 
 
-@pytest.mark.parametrize("scale", ["relative", "paper"])
+@pytest.mark.parametrize("objective", ["normalized", "paper"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
-def test_objective_never_rises_across_iterations(scale, dtype):
+def test_objective_never_rises_across_iterations(objective, dtype):
     data = make_site_footprint(400, rate=0.8, random_state=1)
     model = DCKM(
         4,
-        scale=scale,
+        objective=objective,
         balance_strength=1.0,
         # The paper's ||w||^2 is of the order 1/n when sum(w) = 1.
-        spread_strength=0.1 if scale == "relative" else 1000.0,
+        spread_strength=0.1 if objective == "normalized" else 1000.0,
         suspects=data.suspects,
         tol=1e-6,
         n_init=1,
@@ -115,7 +120,7 @@ def test_objective_is_the_formula_of_the_docstring(rng):
     e = ((X - model.cluster_centers_[model.labels_][:, rest]) ** 2).sum(1)
     J = (
         (a * m) @ e / (N * V0)
-        + 0.7 * model.imbalance_ / model.imbalance_start_
+        + 0.7 * model.imbalance_ / model.initial_imbalance_
         + 0.2 * ((a * m * m).sum() / N - 1)
     )
     assert model.objective_ == pytest.approx(J, rel=1e-10)
@@ -133,24 +138,24 @@ def test_floor_of_the_effective_size_holds_and_costs(floor, estimator):
     if estimator is DCKM:
         settings |= {"n_clusters": 4, "n_init": 1}
     free = estimator(**settings).fit(data.X)
-    held = estimator(**settings, min_effective_size=floor).fit(data.X)
+    held = estimator(**settings, min_effective_sample_size=floor).fit(data.X)
     assert free.effective_sample_size_ < 0.4
     assert held.effective_sample_size_ >= floor
     assert held.effective_sample_size_ == pytest.approx(floor, rel=1e-3)
     assert held.imbalance_ > free.imbalance_
     if floor < 1:  # the floor is used, not shied away from
-        assert held.imbalance_ < held.imbalance_start_
+        assert held.imbalance_ < held.initial_imbalance_
 
 
 def test_floor_of_one_is_plain_k_means():
     data = make_site_footprint(300, random_state=0)
-    model = DCKM(4, min_effective_size=1.0, init="principal").fit(data.X)
+    model = DCKM(4, min_effective_sample_size=1.0, init="principal").fit(data.X)
     np.testing.assert_allclose(model.weights_, 1.0, rtol=1e-5)
 
 
 def test_a_held_floor_is_a_better_point_than_clipping_back_afterwards():
     data = make_site_footprint(500, rate=0.8, random_state=0)
-    held = DecorrelationWeights(suspects=data.suspects, min_effective_size=0.6).fit(data.X)
+    held = DecorrelationWeights(suspects=data.suspects, min_effective_sample_size=0.6).fit(data.X)
     free = DecorrelationWeights(suspects=data.suspects).fit(data.X).weights_
     r = np.sqrt((1 / 0.6 - 1) / free.var())
     clipped = 1 + r * (free - 1)
@@ -158,9 +163,9 @@ def test_a_held_floor_is_a_better_point_than_clipping_back_afterwards():
     assert held.imbalance_ < problem.balance.value(clipped)
 
 
-def test_paper_scale_with_descent_keeps_the_sum_of_weights_at_one():
+def test_paper_objective_with_descent_keeps_the_sum_of_weights_at_one():
     data = make_site_footprint(300, random_state=0)
-    model = DCKM(4, scale="paper", spread_strength=1000, n_init=1, random_state=0).fit(data.X)
+    model = DCKM(4, objective="paper", spread_strength=1000, n_init=1, random_state=0).fit(data.X)
     assert model.weights_.sum() == pytest.approx(1.0, rel=1e-12)
     assert model.history_["mass"].max() == 0
 
@@ -180,17 +185,22 @@ def test_not_converged_is_a_warning_and_a_status():
 def test_best_start_by_objective_is_kept():
     data = make_site_footprint(300, rate=0.8, random_state=0)
     seeds = np.random.RandomState(3).randint(2**31 - 1, size=5)
-    from unskew._kmeans import start_clusters
+    from unskew._kmeans import init_clusters
 
-    rows = Rows(data.X)
-    distance = encode(
-        rows, np.ones(300), suspects=data.suspects, cluster_on="rest", n_bins=5, standardise=True
+    rows = TiledMatrix(data.X)
+    distance = make_design(
+        rows,
+        np.ones(300),
+        suspects=data.suspects,
+        cluster_on="non_suspects",
+        n_bins=5,
+        standardise=True,
     ).distance
     singles = [
         DCKM(
             4,
             suspects=data.suspects,
-            init=start_clusters(
+            init=init_clusters(
                 rows, distance, np.ones(300), 4, "partition", np.random.RandomState(seed)
             ).labels,
         )
@@ -208,13 +218,13 @@ def test_rows_put_to_sleep_are_woken_where_that_lowers_the_objective(rng, monkey
     problem, e = make_problem(data.X, np.ones(300)), rng.random(300)
     start = np.where(np.arange(300) < 200, 1.5, 0.0)
 
-    def descend():
-        return _solver.step_weights(problem, start, e, n_steps=300, tol=1e-6)
+    def alternate():
+        return _solver.minimize_weights(problem, start, e, n_steps=300, tol=1e-6)
 
-    woken = descend()
+    woken = alternate()
     assert (woken.w[200:] > 0.1).sum() > 50
-    monkeypatch.setattr(_solver, "_wake", lambda *given: None)
-    asleep = descend()
+    monkeypatch.setattr(_solver, "_reactivate_zeros", lambda *given: None)
+    asleep = alternate()
     assert (asleep.w[200:] == 0).all()
     assert woken.objective < 0.9 * asleep.objective
 
@@ -226,7 +236,7 @@ def test_waking_lowers_what_a_whole_fit_reaches(monkeypatch):
     strong = {"balance_strength": 1.0, "spread_strength": 0.1}
     model = DCKM(3, n_init=2, random_state=0, **strong)
     woken = model.fit(X).objective_
-    monkeypatch.setattr(_solver, "_wake", lambda *given: None)
+    monkeypatch.setattr(_solver, "_reactivate_zeros", lambda *given: None)
     assert woken < 0.998 * model.fit(X).objective_
 
 
@@ -238,7 +248,7 @@ def test_step_of_the_paper_is_that_of_plain_halving(step, rng):
     v, e = rng.random(40), rng.random(40)
     J, gradient = problem.value_and_gradient(v * v, e)
     g = 2.0 * v * gradient
-    found, z, terms = _solver._step_of_paper(problem, v, g, e, J, step)
+    found, z, terms = _solver._paper_step(problem, v, g, e, J, step)
 
     def fails(size):
         move = -size * g

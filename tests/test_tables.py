@@ -15,11 +15,11 @@ from sklearn.base import clone
 
 from unskew import DCKM, DecorrelationWeights, TableEncoder
 from unskew._balance import Balance
-from unskew._data.tiled import Rows
+from unskew._data.tiled import TiledMatrix
 from unskew._kmeans import Clusters, Distance, assign, distances, label, lloyd, update
-from unskew._preprocessing import Layout, describe_columns, encode, encode_for, make_distance
+from unskew._preprocessing import ColumnMap, column_stats, design_for, make_design, make_distance
 from unskew._terms import Margins
-from unskew.metrics import adjusted_rand_index
+from unskew.metrics import adjusted_rand_score
 from unskew.simulate import make_site_footprint
 
 
@@ -220,16 +220,16 @@ def gappy(rng, n=60, d=5):
     X = X - (X * ~missing).sum(0) / (~missing).sum(0)
     X[missing] = 0.0
     noted = missing[:, 1:].astype(float)
-    layout = Layout(
+    column_map = ColumnMap(
         None,
         np.r_[np.arange(d), np.arange(1, d)],
         np.r_[-1, np.arange(d, 2 * d - 1), np.full(d - 1, -1)],
         np.r_[np.zeros(d, bool), np.ones(d - 1, bool)],
         (None,) * (2 * d - 1),
     )
-    rows = Rows(np.c_[X, noted], n_threads=1)
-    columns = describe_columns(rows, np.ones(n), layout)
-    return X, missing, rows, layout, make_distance(columns, layout, np.arange(d))
+    rows = TiledMatrix(np.c_[X, noted], n_threads=1)
+    columns = column_stats(rows, np.ones(n), column_map)
+    return X, missing, rows, column_map, make_distance(columns, column_map, np.arange(d))
 
 
 def slow_distance(x, missing, c, variances):
@@ -246,9 +246,9 @@ def test_distances_with_gaps_are_the_slow_loop(rng):
         [[slow_distance(x, m, c, distance.variances) for c in C] for x, m in zip(X, missing)]
     )
     tile = rows.tile(0)
-    fast = distances(distance.of(tile), C, distance.gaps(tile))
+    fast = distances(distance.features(tile), C, distance.missing_mask(tile))
     np.testing.assert_allclose(fast**2, slow, rtol=1e-10)
-    found, e = assign(distance.of(tile), C, distance.gaps(tile))
+    found, e = assign(distance.features(tile), C, distance.missing_mask(tile))
     np.testing.assert_array_equal(found, slow.argmin(1))
     np.testing.assert_allclose(e, slow.min(1), rtol=1e-12)
 
@@ -291,35 +291,35 @@ def test_inertia_never_rises_with_gaps(rng):
 
 def test_no_gaps_no_change(rng):
     X = rng.normal(size=(50, 4))
-    rows, C = Rows(X, n_threads=1), rng.normal(size=(3, 4))
+    rows, C = TiledMatrix(X, n_threads=1), rng.normal(size=(3, 4))
     plain = label(rows, Distance(np.arange(4)), C)
-    noted = Rows(np.c_[X, np.zeros(50)], n_threads=1)
+    noted = TiledMatrix(np.c_[X, np.zeros(50)], n_threads=1)
     distance = Distance(np.arange(4), np.array([1]), np.array([4]), X.var(0))
     gaps = label(noted, distance, C)
     np.testing.assert_array_equal(plain.labels, gaps.labels)
     np.testing.assert_allclose(plain.e, gaps.e, rtol=1e-12)
 
 
-@pytest.mark.parametrize("form", ["primal", "dual", "probes"])
+@pytest.mark.parametrize("form", ["primal", "gram", "sketch"])
 def test_a_missing_value_is_in_no_bin_and_being_missing_is_a_treatment(rng, form):
-    _, missing, rows, layout, _ = gappy(rng, n=80)
-    encoded = encode(
+    _, missing, rows, column_map, _ = gappy(rng, n=80)
+    encoded = make_design(
         rows, np.ones(80), suspects=None, cluster_on="all", n_bins=3, standardise=True,
-        layout=layout,
+        column_map=column_map,
     )  # fmt: skip
-    T = encoded.treatments.of(rows.tile(0))
+    T = encoded.treatments.indicators(rows.tile(0))
     for k in range(1, 5):
         own = T[:, encoded.treatments.column == k]
         np.testing.assert_array_equal(own.sum(1), ~missing[:, k])
-        note = T[:, encoded.treatments.column == layout.absent[k]]
+        note = T[:, encoded.treatments.column == column_map.missing_indicator[k]]
         np.testing.assert_array_equal(note[:, 0], missing[:, k])
-    loss = Balance(encoded.rows, encoded.rectangles, form=form, seed=0)
+    loss = Balance(encoded.rows, encoded.pair_blocks, form=form, seed=0)
     w = rng.random(80)
-    if form != "probes":  # the definition, pair by pair
+    if form != "sketch":  # the definition, pair by pair
         total = 0.0
-        for k in encoded.rectangles[0].features:
+        for k in encoded.pair_blocks[0].features:
             for j, column in enumerate(encoded.treatments.column):
-                if layout.source[k] != layout.source[column]:
+                if column_map.source[k] != column_map.source[column]:
                     t, x = T[:, j] > 0, rows.X[:, k] / encoded.columns.sd[k]
                     gap = np.average(x[t], weights=w[t]) - np.average(x[~t], weights=w[~t])
                     total += gap**2
@@ -334,12 +334,12 @@ def test_a_missing_value_is_in_no_bin_and_being_missing_is_a_treatment(rng, form
 
 def test_no_pair_inside_a_source_enters_the_balance(table):
     model = DCKM(2, n_init=1, random_state=0).fit(table)
-    encoded = encode_for(model, table)
-    for pairs in encoded.rectangles:
+    encoded = design_for(model, table)
+    for pairs in encoded.pair_blocks:
         source = encoded.sources
         mask = source[pairs.features][:, None] == source[pairs.treatments.column][None]
         found = np.zeros(mask.shape, bool)
-        found[pairs.masked] = True
+        found[pairs.excluded] = True
         np.testing.assert_array_equal(found, mask)
 
 
@@ -388,18 +388,18 @@ def test_a_category_column_is_its_one_hot_columns():
     arrays = DCKM(4, suspects=data.suspects, n_init=3, random_state=0).fit(data.X)
     np.testing.assert_allclose(model.weights_, arrays.weights_, atol=0.02)
     found = model.predict(as_table(data.X_population))
-    assert adjusted_rand_index(data.y_population, found) > 0.85
+    assert adjusted_rand_score(data.y_population, found) > 0.85
     shares = np.bincount(site, weights=model.weights_) / 1000
     np.testing.assert_allclose(shares, np.bincount(site) / 1000, atol=1e-9)
 
 
 def test_suspects_leave_the_distance_but_not_the_balance(table):
     model = DCKM(3, suspects=["site", "seen"], n_init=1, random_state=0).fit(table)
-    encoded = encode_for(model, table)
+    encoded = design_for(model, table)
     in_distance = {encoded.source_names[s] for s in encoded.sources[encoded.distance.columns]}
     assert in_distance == set(table.columns) - {"site", "seen"}
     assert list(np.asarray(table.columns)[model.suspects_]) == ["site", "seen"]
-    assert model.imbalance_ < 0.5 * model.imbalance_start_
+    assert model.imbalance_ < 0.5 * model.initial_imbalance_
 
 
 def test_weight_two_is_the_row_twice_for_tables(table, rng):
@@ -469,7 +469,7 @@ def test_unseen_and_newly_missing_values_are_counted_and_left_out_of_the_distanc
     in_distance = model._distance.columns
     E = model.encoder_.transform(table.iloc[:6])
     known = np.array([not names[k].startswith("site") for k in in_distance])
-    notes = model.encoder_.layout().absent[in_distance]
+    notes = model.encoder_._column_map().missing_indicator[in_distance]
     known &= ~((notes >= 0) & (E[0][notes] == 1))
     v = model._distance.variances
     for k in range(3):
@@ -483,20 +483,22 @@ def test_weights_for_gives_back_the_weights_of_the_fit(table):
         DCKM(3, suspects=["site"], n_init=1, random_state=0, tol=1e-7, max_iter=300),
         DecorrelationWeights(suspects=["site"], tol=1e-7, max_iter=500),
         DecorrelationWeights(tol=1e-7, max_iter=500),
-        DCKM(3, suspects=["site"], n_init=1, random_state=0, tol=1e-7, min_effective_size=0.8),
+        DCKM(
+            3, suspects=["site"], n_init=1, random_state=0, tol=1e-7, min_effective_sample_size=0.8
+        ),
     ):
         model.fit(table)
-        off = np.abs(model.weights_for(table) - model.weights_)
+        off = np.abs(model.predict_weights(table) - model.weights_)
         # A few rows may have been left at 0 where the minimum would give them some weight.
         assert (off < 0.05).mean() > 0.98
-        assert model.weights_for_r2_ > 0.99
+        assert model._weights_r2 > 0.99
 
 
 def test_weights_for_untie_rows_that_were_not_in_the_fit():
     data = make_site_footprint(4000, rate=0.8, random_state=0)
     old, new = np.arange(2000), np.arange(2000, 4000)
     model = DCKM(4, suspects=data.suspects, n_init=2, random_state=0).fit(data.X[old])
-    weights = model.weights_for(data.X[new])
+    weights = model.predict_weights(data.X[new])
     assert weights.mean() == pytest.approx(1, abs=0.05)
     site, kind = data.X[:, data.suspects].argmax(1), data.y
 
@@ -510,14 +512,14 @@ def test_weights_for_untie_rows_that_were_not_in_the_fit():
 
 def test_weights_for_says_when_they_do_not_follow(table):
     X = (np.random.default_rng(0).random((40, 4)) < 0.5).astype(float)
-    model = DCKM(2, scale="paper", solver="paper", n_init=1, random_state=0).fit(X)
+    model = DCKM(2, objective="paper", solver="paper", n_init=1, random_state=0).fit(X)
     with pytest.raises(ValueError, match="solver='paper' stops before its minimum"):
-        model.weights_for(X)
+        model.predict_weights(X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = DecorrelationWeights(spread_strength=0).fit(X)
     with pytest.raises(ValueError, match="spread_strength=0 leaves them undetermined"):
-        model.weights_for(X)
+        model.predict_weights(X)
 
 
 # -------------------------------------------------------------------------------- margins
@@ -555,7 +557,7 @@ def test_margins_and_suspects_together(table):
     wanted = {"site": {"north": 0.3, "south": 0.4, "west": 0.3}}
     model = DCKM(3, suspects=["site"], margins=wanted, n_init=1, random_state=0).fit(table)
     assert model.margin_distance_ < 0.01
-    assert model.imbalance_ < 0.5 * model.imbalance_start_
+    assert model.imbalance_ < 0.5 * model.initial_imbalance_
 
 
 def test_margins_of_known_values_missing_values_levels_and_codes(table):
@@ -597,7 +599,7 @@ def test_margins_must_be_a_dict_of_dicts(table):
         with pytest.raises(TypeError, match="should be a dict of dicts"):
             DCKM(2, margins=wrong).fit(table)
     with pytest.raises(ValueError, match="no meaning with solver='paper'"):
-        DCKM(2, margins={0: {1: 0.5}}, solver="paper", scale="paper").fit(np.eye(4))
+        DCKM(2, margins={0: {1: 0.5}}, solver="paper", objective="paper").fit(np.eye(4))
 
 
 def test_margins_of_an_array(rng):
@@ -613,7 +615,7 @@ def test_margins_of_an_array(rng):
 def test_result_frame_is_a_table_of_the_kind_that_came_in(table, kind):
     given = as_kind(table.set_index(table.index + 1000), kind)
     model = DCKM(3, n_init=1, random_state=0).fit(given)
-    found = model.result_frame(given)
+    found = model.to_frame(given)
     assert type(found) is type(given)
     names = found.column_names if kind == "pyarrow" else list(found.columns)
     assert names == ["cluster", "weight", "combined_weight"]
@@ -621,8 +623,8 @@ def test_result_frame_is_a_table_of_the_kind_that_came_in(table, kind):
     if kind == "pandas":
         assert found.index.equals(given.index)
     with pytest.raises(ValueError, match="the table has 2 rows but the fit had 300"):
-        model.result_frame(given[:2])
-    weights = DecorrelationWeights().fit(given).result_frame(given)
+        model.to_frame(given[:2])
+    weights = DecorrelationWeights().fit(given).to_frame(given)
     names = weights.column_names if kind == "pyarrow" else list(weights.columns)
     assert names == ["weight", "combined_weight"]
 
@@ -665,7 +667,7 @@ def test_encoder_and_estimator_can_be_cloned(table):
 
 
 # ------------------------------------------------------------------------------ wild tables
-def columns_of(n):
+def frame_columns(n):
     number = st.one_of(st.none(), st.floats(-1e6, 1e6), st.integers(-5, 5).map(float))
     flag = st.one_of(st.none(), st.booleans())
     word = st.one_of(st.none(), st.sampled_from(["a", "b", "", "<script>", "missing", "é"]))
@@ -685,7 +687,7 @@ def columns_of(n):
 def wild_tables(draw):
     n = draw(st.integers(1, 12))
     count = draw(st.integers(1, 5))
-    series = [draw(columns_of(n)).alias(f"c{i}") for i in range(count)]
+    series = [draw(frame_columns(n)).alias(f"c{i}") for i in range(count)]
     table = pl.DataFrame(series)
     if draw(st.booleans()):
         table = pl.concat([table, table])
@@ -713,7 +715,7 @@ def test_any_table_gives_a_finite_result_or_an_error_of_ours(case, K):
             assert np.isfinite(found).all()
         assert model.weights_.mean() == pytest.approx(1)
         np.testing.assert_array_equal(model.predict(table), model.labels_)
-        assert np.isfinite(model.weights_for(table)).all()
+        assert np.isfinite(model.predict_weights(table)).all()
         assert sum(c["size"] for c in model.cluster_summary_) == len(table)
 
 
@@ -739,7 +741,7 @@ def test_nhanes_read_by_pandas_and_by_polars_gives_the_same_answer():
     ]
     np.testing.assert_array_equal(fits[0].labels_, fits[1].labels_)
     np.testing.assert_array_equal(fits[0].weights_, fits[1].weights_)
-    assert fits[0].imbalance_ < 0.1 * fits[0].imbalance_start_
+    assert fits[0].imbalance_ < 0.1 * fits[0].initial_imbalance_
     assert (fits[0].weights_[weights == 0] == 0).all()
 
 

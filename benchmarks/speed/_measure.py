@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 # The authors' procedure; an iteration is one sweep of k-means and one step on the weights.
 PAPER = {
-    "scale": "paper",
+    "objective": "paper",
     "solver": "paper",
     "balance_strength": 0.01,
     "spread_strength": 10,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew._data.tiled import GROUP, tile_rows
+from unskew._data.tiled import TILES_PER_GROUP, tile_rows
 from unskew._io import need
 from unskew.dckm import DCKM
 
@@ -23,7 +23,7 @@ def cluster(quick: bool) -> list[dict]:
     arrays = need("dask.array", "dask", "the benchmark of clusters")
     n, d = (200_000 if quick else 2_000_000), 100
     X = binary_matrix(n, d, np.uint8, groups=5)
-    block = tile_rows(X.shape, sparse=False) * GROUP * 6
+    block = tile_rows(X.shape, sparse=False) * TILES_PER_GROUP * 6
     how: dict[str, Any] = {"n_clusters": 5, "init": X[:5].astype(float), "max_iter": 5, **PAPER}
     size = f"{n} x {d}, uint8, blocks of {block} rows"
     local, clock = DCKM(**how), Clock()

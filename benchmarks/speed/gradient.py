@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from unskew._balance import Balance
-from unskew._data.tiled import Rows
-from unskew._preprocessing import encode
+from unskew._data.tiled import TiledMatrix
+from unskew._preprocessing import make_design
 
 from ._measure import Clock, binary_matrix, cpu_seconds, figure, machine_rate, rate_of_one_thread
 
@@ -19,9 +19,9 @@ def gradient(quick: bool) -> list[dict]:
         if quick and n > 10**5:
             n = 200_000
         X = binary_matrix(n, d)
-        rows = Rows(X)
+        rows = TiledMatrix(X)
         with rows.threads():
-            encoded = encode(
+            design = make_design(
                 rows, np.ones(n), suspects=None, cluster_on="all", n_bins=5, standardise=True
             )
         w = np.random.default_rng(1).random(n)
@@ -29,12 +29,12 @@ def gradient(quick: bool) -> list[dict]:
         # The rate before, between and after: the best of the machine, as of the gradient.
         rates, times = [machine_rate(clock)], []
         for _ in range(2):
-            with encoded.rows.threads():
-                loss = Balance(encoded.rows, encoded.rectangles)
+            with design.rows.threads():
+                loss = Balance(design.rows, design.pair_blocks)
                 times.append(clock.best(lambda: loss.value_and_gradient(w), 3 if n > 10**5 else 9))  # noqa: B023
             rates.append(machine_rate(clock))
-        encoded.rows.n_threads = 1
-        with encoded.rows.threads():
+        design.rows.n_threads = 1
+        with design.rows.threads():
             alone = cpu_seconds(lambda: loss.value_and_gradient(w), 3)  # noqa: B023
         by_cpu = alone * rate_of_one_thread() / (3 * n * d * d)
         seconds, peer = min(times), 3 * n * d * d / max(rates)

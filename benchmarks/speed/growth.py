@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from unskew._balance import PROBE_ERROR, Balance, ProbeBalance
-from unskew._data.tiled import Rows
-from unskew._preprocessing import encode
+from unskew._balance import PROBE_ERROR, Balance, SketchedBalance
+from unskew._data.tiled import TiledMatrix
+from unskew._preprocessing import make_design
 from unskew.dckm import DCKM
 
 from ._measure import PAPER, binary_matrix, cpu_seconds, figure
@@ -39,7 +39,7 @@ def columns(quick: bool) -> list[dict]:
     sizes = [10**3, 10**4] if quick else [10**3, 10**4, 10**5]
     n, times = 1000, []
     for d in sizes:
-        loss = make_balance(binary_matrix(n, d, np.uint8), "probes")
+        loss = make_balance(binary_matrix(n, d, np.uint8), "sketch")
         w = np.random.default_rng(1).random(n)
         with loss.rows.threads():
             repeats = 3 if d >= 10**5 else 10
@@ -58,12 +58,12 @@ def grown(what: str, sizes: list[int], times: list[float], size: str) -> dict:
 
 
 def make_balance(X: np.ndarray, form: str) -> Balance:
-    rows = Rows(X, n_threads=1)
+    rows = TiledMatrix(X, n_threads=1)
     with rows.threads():
-        encoded = encode(
+        design = make_design(
             rows, np.ones(len(X)), suspects=None, cluster_on="all", n_bins=5, standardise=True
         )
-    return Balance(encoded.rows, encoded.rectangles, form=form)
+    return Balance(design.rows, design.pair_blocks, form=form)
 
 
 def agreement(quick: bool) -> list[dict]:
@@ -74,7 +74,7 @@ def agreement(quick: bool) -> list[dict]:
     with exact.rows.threads():
         truth = exact.value(w)
         values = [
-            ProbeBalance(exact.rows, exact.rectangles[0], seed).value(w)
+            SketchedBalance(exact.rows, exact.pair_blocks[0], seed).value(w)
             for seed in range(5 if quick else 30)
         ]
     off = np.array(values) / truth - 1

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ._buffers import scratch
+from ._buffers import buffer
 
 # Length of two vectors from which on BLAS multiplies them faster than NumPy's own loop.
-WORTH_A_CALL = 64
+BLAS_MIN_LENGTH = 64
 
 
 def csr_of(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, width: int) -> Any:
@@ -44,14 +44,14 @@ def weighted_sum(w: np.ndarray, M: np.ndarray) -> np.ndarray:
     """w' M in float64."""
     if M.dtype == np.float64:
         return w @ M
-    wide = scratch("wide", M.shape, np.float64)
+    wide = buffer("wide", M.shape, np.float64)
     np.copyto(wide, M)
     return w @ wide
 
 
 def row_products(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """A_i . B_i for each row: by BLAS where NumPy has it (from 2.0 on) and rows are long enough."""
-    if A.shape[1] >= WORTH_A_CALL and hasattr(np, "vecdot"):
+    if A.shape[1] >= BLAS_MIN_LENGTH and hasattr(np, "vecdot"):
         return np.vecdot(A, B)
     return np.einsum("ij,ij->i", A, B)
 
@@ -61,7 +61,7 @@ def sum_of_squares(D: np.ndarray) -> float:
     return float(row_products(D, D).sum(dtype=np.float64))
 
 
-def evenly(n: int, step: int) -> list[tuple[int, int]]:
+def even_ranges(n: int, step: int) -> list[tuple[int, int]]:
     """0 to n in parts of about one size, none above ``step``."""
     ends = np.linspace(0, n, max(1, -(-n // step)) + 1).astype(int).tolist()
     return list(pairwise(ends))

@@ -17,42 +17,42 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _balance, _kmeans, _solver, _terms
-from ._buffers import LARGE
+from ._buffers import LARGE_N
 from ._data.columns import as_frame
-from ._data.sources import STORED_AS_GIVEN
-from ._data.tables import TableBlocks, look_at, open_outside
-from ._data.tiled import as_rows
+from ._data.sources import SUPPORTED_DTYPES
+from ._data.tables import TableBlocks, open_source, set_features_in
+from ._data.tiled import as_tiled
 from ._kmeans import Distance
 from ._preprocessing import (
-    Encoded,
+    ColumnMap,
+    Design,
+    EncodedTable,
     KnownShares,
-    Layout,
-    Read,
     TableEncoder,
-    encode,
+    concat_treatments,
     indicators,
-    join_treatments,
+    make_design,
     make_margins,
     read_margins,
 )
 from ._solver import Problem
 from ._validation import (
+    abbreviate,
     check_number,
+    check_option,
     check_weights,
-    check_word,
     find_columns,
-    in_native_order,
-    some,
+    to_native_byteorder,
 )
-from ._weight_model import RowWeights, learn_row_weights
+from ._weight_model import WeightModel, fit_weight_model
 from .metrics import kish_size
 
 try:  # scikit-learn 1.9 brought callbacks
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 
-    TO_THE_CALLER = 4  # stack frames from a warning to the line that called fit
+    FIT_STACKLEVEL = 4  # stack frames from a warning to the line that called fit
 except ImportError:  # pragma: no cover - older scikit-learn
-    TO_THE_CALLER = 3
+    FIT_STACKLEVEL = 3
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Stands in where scikit-learn has no callbacks."""
@@ -69,11 +69,11 @@ ROWS_PER_SHARE = 10
 
 
 # Strengths of balance and spread where none are given (docs/results/defaults.md).
-USUAL = {"suspects": (1.0, 0.1), "all pairs": (0.2, 0.3), "paper": (0.01, 10.0)}
+DEFAULT_STRENGTHS = {"suspects": (1.0, 0.1), "all pairs": (0.2, 0.3), "paper": (0.01, 10.0)}
 
 
 # Below this effective size a fit by descent warns.
-FEW = 0.05
+LOW_ESS = 0.05
 
 
 # How the fit ended, in words, for the warning that goes with the status.
@@ -85,26 +85,29 @@ NOT_CONVERGED = {
 }
 
 
-class Posed(NamedTuple):
+class FitProblem(NamedTuple):
     """A problem to solve, and what is worth knowing of it afterwards.
 
     B0         balance(w) at the start
     left_out   what had to be left out of the objective, in words
-    held       treatments whose shares are held, or None
+    fixed      treatments whose shares are held, or None
     known      margins
     """
 
     problem: _solver.Problem
     B0: float
     left_out: str
-    held: _balance.Treatments | None
+    fixed: _balance.Treatments | None
     known: list[KnownShares]
 
 
-def row_weights_of(posed: Posed, w: np.ndarray, e: np.ndarray) -> RowWeights | None:
+def weight_model_of(fit_problem: FitProblem, w: np.ndarray, e: np.ndarray) -> WeightModel | None:
     """What gives new rows their weights, from the end of a fit."""
-    own = [posed.held, *(t for each in posed.known for t in (each.held, each.unknown))]
-    return learn_row_weights(*on_some(posed.problem, w, e), join_treatments(own))
+    own = [
+        fit_problem.fixed,
+        *(t for each in fit_problem.known for t in (each.treatments, each.unknown)),
+    ]
+    return fit_weight_model(*subsample_problem(fit_problem.problem, w, e), concat_treatments(own))
 
 
 class _Decorrelator(CallbackSupportMixin, BaseEstimator):
@@ -119,33 +122,37 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
         for name in ("balance_strength", "spread_strength"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), low=0)
-        check_word("scale", self.scale, ("relative", "paper"))
-        check_word("solver", self.solver, ("descent", "paper"))
+        check_option("objective", self.objective, ("normalized", "paper"))
+        check_option("solver", self.solver, ("descent", "paper"))
         if self.mass_strength is not None:
             check_number("mass_strength", self.mass_strength, low=0)
-            if self.scale == "relative":
+            if self.objective == "normalized":
                 raise ValueError(
-                    f"mass_strength={self.mass_strength!r} has no meaning with scale='relative', "
-                    "where the weights keep mean 1; leave it None or use scale='paper'"
+                    f"mass_strength={self.mass_strength!r} has no meaning with objective='normalized', "
+                    "where the weights keep mean 1; leave it None or use objective='paper'"
                 )
             if self.solver == "descent":
                 raise ValueError(
                     f"mass_strength={self.mass_strength!r} has no meaning with solver='descent', "
-                    "which holds sum(weights) = 1 under scale='paper'; leave it None or use "
+                    "which holds sum(weights) = 1 under objective='paper'; leave it None or use "
                     "solver='paper'"
                 )
-        if self.solver == "paper" and self.scale == "relative":
+        if self.solver == "paper" and self.objective == "normalized":
             raise ValueError(
-                "solver='paper' is defined for scale='paper' only; scale='relative' should go with "
+                "solver='paper' is defined for objective='paper' only; objective='normalized' should go with "
                 "solver='descent'"
             )
-        if self.min_effective_size is not None:
+        if self.min_effective_sample_size is not None:
             check_number(
-                "min_effective_size", self.min_effective_size, low=0, high=1, open_low=True
+                "min_effective_sample_size",
+                self.min_effective_sample_size,
+                low=0,
+                high=1,
+                open_low=True,
             )
             if self.solver == "paper":
                 raise ValueError(
-                    f"min_effective_size={self.min_effective_size!r} has no meaning with "
+                    f"min_effective_sample_size={self.min_effective_sample_size!r} has no meaning with "
                     "solver='paper', whose steps know no floor; use solver='descent'"
                 )
         if self.margins is not None:
@@ -180,58 +187,58 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
         if not isinstance(self.verbose, (bool, np.bool_)):
             check_number("verbose", self.verbose, numbers.Integral, low=0)
 
-    def _read(self, X: Any, sample_weight: Any) -> tuple[Any, np.ndarray, Layout]:
+    def _read(self, X: Any, sample_weight: Any) -> tuple[Any, np.ndarray, ColumnMap]:
         """Matrix, design weights and layout; tables through an encoder, arrays as they are."""
-        outside = self._outside(X)
-        frame = None if outside is not None else as_frame(X)
-        if outside is not None and not isinstance(outside, TableBlocks):
+        source = self._open_source(X)
+        frame = None if source is not None else as_frame(X)
+        if source is not None and not isinstance(source, TableBlocks):
             self.encoder_ = None
-            look_at(self, outside, getattr(X, "columns", None))
-            a = check_weights(sample_weight, outside.shape[0])
+            set_features_in(self, source, getattr(X, "columns", None))
+            a = check_weights(sample_weight, source.shape[0])
             names = getattr(self, "feature_names_in_", None)
-            return outside, a, Layout.plain(outside.shape[1], names)
-        if outside is None and frame is None:
+            return source, a, ColumnMap.identity(source.shape[1], names)
+        if source is None and frame is None:
             self.encoder_ = None
             # Finite or not is looked at in the first pass over the tiles.
             X = validate_data(
                 self,
-                in_native_order(X),
+                to_native_byteorder(X),
                 accept_sparse="csr",
-                dtype=STORED_AS_GIVEN,
+                dtype=SUPPORTED_DTYPES,
                 order="C",
                 ensure_all_finite=False,
             )
             a = check_weights(sample_weight, X.shape[0])
-            return X, a, Layout.plain(X.shape[1], getattr(self, "feature_names_in_", None))
+            return X, a, ColumnMap.identity(X.shape[1], getattr(self, "feature_names_in_", None))
         encoder = TableEncoder() if self.encoder is None else clone(self.encoder)
-        if outside is not None:
-            a = check_weights(sample_weight, outside.shape[0])
-            outside.learn(encoder, a)
-            matrix: Any = outside.matrix(encoder)
+        if source is not None:
+            a = check_weights(sample_weight, source.shape[0])
+            source.fit_encoder(encoder, a)
+            matrix: Any = source.matrix(encoder)
         else:
             a = check_weights(sample_weight, len(frame))
-            matrix = encoder.fit_read(frame, a).matrix
+            matrix = encoder._fit_encode(frame, a).matrix
         self.encoder_ = encoder
         self.n_features_in_ = encoder.n_features_in_
         self.feature_names_in_ = encoder.feature_names_in_
         if encoder.ignored_:
-            told = [f"{name!r} ({why})" for name, why in encoder.ignored_.items()]
+            reasons = [f"{name!r} ({why})" for name, why in encoder.ignored_.items()]
             warnings.warn(
-                f"columns that do not vary are left out: {some(told, quoted=False)}",
+                f"columns that do not vary are left out: {abbreviate(reasons, quoted=False)}",
                 UserWarning,
-                stacklevel=TO_THE_CALLER + 1,
+                stacklevel=FIT_STACKLEVEL + 1,
             )
-        return matrix, a, encoder.layout()
+        return matrix, a, encoder._column_map()
 
-    def _outside(self, X: Any) -> Any:
+    def _open_source(self, X: Any) -> Any:
         """The source or the tables that X stands for, None where its rows are in memory."""
-        return open_outside(X)
+        return open_source(X)
 
-    def _rows_of(self, matrix: Any) -> Any:
-        return as_rows(matrix, self.n_threads)
+    def _as_tiled(self, matrix: Any) -> Any:
+        return as_tiled(matrix, self.n_threads)
 
-    def _at_the_door(self, X: Any, sample_weight: Any, cluster_on: str) -> Encoded:
-        X, a, layout = self._read(X, sample_weight)
+    def _prepare(self, X: Any, sample_weight: Any, cluster_on: str) -> Design:
+        X, a, column_map = self._read(X, sample_weight)
         if self.solver == "paper" and not np.isin(a, (0.0, 1.0)).all():
             other = a[~np.isin(a, (0.0, 1.0))][0]
             raise ValueError(
@@ -249,65 +256,65 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
                     f"suspects={self.suspects!r} names {which}, which leaves no pair of a suspect "
                     "and another column to balance; None balances all pairs"
                 )
-            suspects = np.flatnonzero(np.isin(layout.source, self.suspects_))
-        with self._rows_of(X).threads() as rows:
-            encoded = encode(
+            suspects = np.flatnonzero(np.isin(column_map.source, self.suspects_))
+        with self._as_tiled(X).threads() as rows:
+            design = make_design(
                 rows,
                 a,
                 suspects=suspects,
                 cluster_on=cluster_on,
                 n_bins=self.n_bins,
-                standardise=self.scale == "relative",
-                layout=layout,
+                standardise=self.objective == "normalized",
+                column_map=column_map,
                 column_scale=getattr(self, "column_scale", None),
                 row_scale=getattr(self, "row_scale", None),
             )
-        if encoded.distance.columns.size == 0:
+        if design.distance.columns.size == 0:
             raise ValueError(
                 "no column that is left to cluster on varies; ignored: "
-                f"{some(list(self.encoder_.ignored_))}"
+                f"{abbreviate(list(self.encoder_.ignored_))}"
             )
-        self._warn_of_empty_rows(encoded)
-        return encoded
+        self._warn_of_empty_rows(design)
+        return design
 
     @staticmethod
-    def _warn_of_empty_rows(encoded: Encoded) -> None:
-        distance = encoded.distance
-        if distance.at is None or distance.at.size < distance.columns.size:
+    def _warn_of_empty_rows(design: Design) -> None:
+        distance = design.distance
+        if distance.missing_at is None or distance.missing_at.size < distance.columns.size:
             return
-        factor = encoded.rows.gather(lambda tile: distance.gaps(tile).factor)
+        factor = design.rows.gather(lambda tile: distance.missing_mask(tile).factor)
         empty = np.flatnonzero(factor == 0)
         if empty.size:
             warnings.warn(
                 f"{empty.size} rows have no value in any column of the distance (row {empty[0]} is "
                 "the first); they go to the first cluster",
                 UserWarning,
-                stacklevel=TO_THE_CALLER + 1,
+                stacklevel=FIT_STACKLEVEL + 1,
             )
 
     def _strengths(self) -> tuple[float, float]:
         """Of balance and spread; None stands for what was found to serve best."""
-        usual = USUAL["all pairs" if self.suspects is None else "suspects"]
-        if self.scale == "paper":
-            usual = USUAL["paper"]
+        usual = DEFAULT_STRENGTHS["all pairs" if self.suspects is None else "suspects"]
+        if self.objective == "paper":
+            usual = DEFAULT_STRENGTHS["paper"]
         given = (self.balance_strength, self.spread_strength)
         balance, spread = (u if g is None else g for u, g in zip(usual, given))
         return float(balance), float(spread)
 
-    def _make_problem(self, encoded: Encoded, distance: Distance | None, seed: int) -> Posed:
-        rows, a = encoded.rows, encoded.a
+    def _make_problem(self, design: Design, distance: Distance | None, seed: int) -> FitProblem:
+        rows, a = design.rows, design.a
         balance_strength, spread_strength = self._strengths()
         N = float(a.sum())
         if a.strides == (0,):
             inverse_a = a
         else:
             inverse_a = np.divide(1.0, a, out=np.zeros_like(a), where=a > 0)
-        pieces = [p for p in encoded.rectangles if p.n_pairs > 0]
+        pieces = [p for p in design.pair_blocks if p.n_pairs > 0]
         form = "auto"
-        if not rows.resident and rows.n**2 <= _balance.LARGEST_MATRIX:
+        if not rows.in_memory and rows.n**2 <= _balance.LARGEST_MATRIX:
             # The form for n < d reads whole columns again and again.
             largest = max((p.features.size * len(p.treatments) for p in pieces), default=0)
-            form = "primal" if largest <= _balance.LARGEST_MATRIX else "probes"
+            form = "primal" if largest <= _balance.LARGEST_MATRIX else "sketch"
         balance = _balance.Balance(rows, pieces, form=form, seed=seed) if pieces else None
         B0 = 0.0
         if balance is not None:  # the authors' procedure begins at exactly these weights
@@ -316,26 +323,26 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
         left_out = []
         known = read_margins(
             self.margins or {},
-            encoded,
+            design,
             self.encoder_,
             getattr(self, "feature_names_in_", None),
             self.n_features_in_,
         )
-        held = None
+        fixed = None
         if self.solver == "descent":
-            held = self._shares_to_hold(encoded, [each.source for each in known])
-        if self.scale == "paper":
+            fixed = self._shares_to_fix(design, [each.source for each in known])
+        if self.objective == "paper":
             mass = 1.0 if self.mass_strength is None else float(self.mass_strength)
             by_paper = self.solver == "paper"
             rates = {
-                "total": 1.0,
+                "weight_sum": 1.0,
                 "inertia_rate": 1.0,
                 "balance_rate": balance_strength if balance is not None else 0.0,
                 "spread_rate": spread_strength,
                 "mass_rate": mass if by_paper else 0.0,
             }
         else:
-            V0 = self._total_variance(encoded, distance) if distance else 0.0
+            V0 = self._total_variance(design, distance) if distance else 0.0
             # D is standardised here: entries of the size of rounding are no imbalance.
             rounding = (64 * np.finfo(rows.dtype).eps) ** 2 * (balance.n_pairs if balance else 1)
             nothing = B0 <= rounding
@@ -344,7 +351,7 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             if distance is not None and V0 == 0:
                 left_out.append("inertia left out: the columns of the distance are constant")
             rates = {
-                "total": N,
+                "weight_sum": N,
                 "inertia_rate": 1.0 / (N * V0) if V0 > 0 else 0.0,
                 "balance_rate": 0.0 if nothing else balance_strength / B0,
                 "spread_rate": spread_strength / N,
@@ -356,76 +363,78 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             distance=distance,
             a=a,
             inverse_a=inverse_a,
-            N=N,
-            floor=self.min_effective_size,
-            held=None if held is None else indicators(rows, held),
+            design_sum=N,
+            min_ess=self.min_effective_sample_size,
+            fixed_shares=None if fixed is None else indicators(rows, fixed),
             margins=make_margins(rows, known) if known else None,
             margin_rate=float(self.margin_strength) if known else 0.0,
             **rates,
         )
-        return Posed(problem, B0, "; ".join(left_out), held, known)
+        return FitProblem(problem, B0, "; ".join(left_out), fixed, known)
 
     @staticmethod
-    def _total_variance(encoded: Encoded, distance: Distance) -> float:
+    def _total_variance(design: Design, distance: Distance) -> float:
         """Inertia of one cluster over N, at the start."""
-        if distance.at is None and distance.form is None:
-            return float((encoded.columns.sd[distance.columns] ** 2).sum())
-        rows, a = encoded.rows, encoded.a
-        C = _kmeans.start_from_labels(rows, distance, a, np.zeros(rows.n, dtype=np.int32), 1)
+        if distance.missing_at is None and distance.scaling is None:
+            return float((design.stats.sd[distance.columns] ** 2).sum())
+        rows, a = design.rows, design.a
+        C = _kmeans.init_from_labels(rows, distance, a, np.zeros(rows.n, dtype=np.int32), 1)
         return float(a @ _kmeans.label(rows, distance, C).e) / float(a.sum())
 
     @staticmethod
-    def _shares_to_hold(encoded: Encoded, free: list[int]) -> _balance.Treatments | None:
+    def _shares_to_fix(design: Design, free: list[int]) -> _balance.Treatments | None:
         """The suspects' own treatments, unless they are so many that the weights could not move.
         Suspects whose shares the margins set (``free``) are not held at those of the sample."""
-        if encoded.suspects is None:
+        if design.suspects is None:
             return None
-        column = encoded.treatments.column
-        of_suspects = np.isin(column, encoded.suspects)
-        of_suspects &= ~np.isin(encoded.layout.source[column], free)
-        own = encoded.treatments.take(np.flatnonzero(of_suspects))
-        if len(own) == 0 or len(own) * ROWS_PER_SHARE > (encoded.a > 0).sum():
+        column = design.treatments.column
+        of_suspects = np.isin(column, design.suspects)
+        of_suspects &= ~np.isin(design.column_map.source[column], free)
+        own = design.treatments.take(np.flatnonzero(of_suspects))
+        if len(own) == 0 or len(own) * ROWS_PER_SHARE > (design.a > 0).sum():
             return None
         return own
 
-    def _store(self, posed: Posed, solution: _solver.Solution) -> None:
-        problem, w = posed.problem, solution.w
-        if self.scale == "paper":
+    def _store(self, fit_problem: FitProblem, solution: _solver.Solution) -> None:
+        problem, w = fit_problem.problem, solution.w
+        if self.objective == "paper":
             self.weights_ = w
         else:
             self.weights_ = w * problem.inverse_a
         self.combined_weights_ = w.copy() if self.weights_ is w else w
         self.objective_ = solution.objective
-        self.imbalance_start_ = posed.B0
+        self.initial_imbalance_ = fit_problem.B0
         self.imbalance_ = problem.balance.report(w) if problem.balance is not None else 0.0
-        self.effective_sample_size_ = _terms.effective_share(w, problem.inverse_a, problem.N)
+        self.effective_sample_size_ = _terms.effective_share(
+            w, problem.inverse_a, problem.design_sum
+        )
         self.kish_size_ = kish_size(w) if w.any() else 0.0
         self.history_ = solution.history
         self.n_iter_ = solution.n_iter
-        self._store_margins(posed, w)
-        self._row_weights = None
+        self._store_margins(fit_problem, w)
+        self._weight_model = None
         if self.solver == "descent":
             e = np.zeros(w.size) if solution.clusters is None else solution.clusters.e
-            self._row_weights = row_weights_of(posed, w, e)
+            self._weight_model = weight_model_of(fit_problem, w, e)
         self._shift = problem.rows.shift
-        left_out = posed.left_out
+        left_out = fit_problem.left_out
         self.status_ = solution.status + (f" ({left_out})" if left_out else "")
-        if self.solver == "descent" and self.effective_sample_size_ < FEW:
+        if self.solver == "descent" and self.effective_sample_size_ < LOW_ESS:
             warnings.warn(
                 f"effective_sample_size_ is {self.effective_sample_size_:.2g}: the weights rest on "
-                "few rows. Raise spread_strength or set min_effective_size.",
+                "few rows. Raise spread_strength or set min_effective_sample_size.",
                 UserWarning,
-                stacklevel=TO_THE_CALLER,
+                stacklevel=FIT_STACKLEVEL,
             )
         form = "" if problem.balance is None else problem.balance.form
-        if "probes" in form and problem.balance_rate and self.imbalance_ >= self.imbalance_start_:
+        if "sketch" in form and problem.balance_rate and self.imbalance_ >= self.initial_imbalance_:
             warnings.warn(
                 f"imbalance_, estimated afresh, is {self.imbalance_:.4g} and was "
-                f"{self.imbalance_start_:.4g}: with so many pairs of columns the balance is "
+                f"{self.initial_imbalance_:.4g}: with so many pairs of columns the balance is "
                 "estimated by random probes, and the weights fitted these rather than the data. "
                 "Name suspects (then it is exact) or raise spread_strength.",
                 UserWarning,
-                stacklevel=TO_THE_CALLER,
+                stacklevel=FIT_STACKLEVEL,
             )
         if solution.status in NOT_CONVERGED and not (
             # The authors' procedure has its number of steps; reaching it is its regular end.
@@ -435,19 +444,19 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             warnings.warn(
                 f"{type(self).__name__} did not converge: {why}.",
                 ConvergenceWarning,
-                stacklevel=TO_THE_CALLER,
+                stacklevel=FIT_STACKLEVEL,
             )
 
-    def _store_margins(self, posed: Posed, w: np.ndarray) -> None:
+    def _store_margins(self, fit_problem: FitProblem, w: np.ndarray) -> None:
         """``margins_`` and ``margin_distance_``, None without margins."""
-        margins = posed.problem.margins
+        margins = fit_problem.problem.margins
         self.margins_ = self.margin_distance_ = None
         if margins is None:
             return
-        start, reached = margins.shares(posed.problem.a), margins.shares(w)
+        start, reached = margins.shares(fit_problem.problem.a), margins.shares(w)
         self.margin_distance_ = float(np.abs(reached - margins.wanted).max())
         self.margins_, at = {}, 0
-        for each in posed.known:
+        for each in fit_problem.known:
             self.margins_[each.name] = {
                 value: {
                     "wanted": float(margins.wanted[at + i]),
@@ -458,25 +467,25 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             }
             at += len(each.values)
 
-    def _answer(self, X: Any, answer: Any, stacklevel: int = 3) -> np.ndarray:
+    def _apply_to_new(self, X: Any, answer: Any, stacklevel: int = 3) -> np.ndarray:
         """answer(rows, told) for new rows: at once, or block by block for a reader of tables, one
-        under the other. ``told`` collects values that have no place; one warning names them."""
+        under the other. ``unknowns`` collects values that have no place; one warning names them."""
         check_is_fitted(self)
-        outside, told = self._outside(X), []
-        if isinstance(outside, TableBlocks):
-            frames = (outside.frame(i) for i, size in enumerate(outside.sizes) if size)
-            out = np.concatenate([answer(frame, told) for frame in frames])
+        source, unknowns = self._open_source(X), []
+        if isinstance(source, TableBlocks):
+            frames = (source.frame(i) for i, size in enumerate(source.sizes) if size)
+            out = np.concatenate([answer(frame, unknowns) for frame in frames])
         else:
-            out = answer(X if outside is None else outside, told)
+            out = answer(X if source is None else source, unknowns)
         unknown: dict = {}
-        for source, (lost, example) in ((s, u) for part in told for s, u in part.items()):
-            count, shown = unknown.get(source, (0, example))
-            unknown[source] = (count + lost.sum(), shown)
+        for column, (lost, example) in ((s, u) for part in unknowns for s, u in part.items()):
+            count, shown = unknown.get(column, (0, example))
+            unknown[column] = (count + lost.sum(), shown)
         if unknown:
-            self.encoder_.warn_of_unknown(Read(np.zeros((0, 0)), unknown), stacklevel)
+            self.encoder_._warn_unknown(EncodedTable(np.zeros((0, 0)), unknown), stacklevel)
         return out
 
-    def _new_matrix(self, X: Any, told: list) -> tuple[Any, dict]:
+    def _new_matrix(self, X: Any, unknowns: list) -> tuple[Any, dict]:
         """Matrix of new rows as the fit read its own, and per source the rows whose value has no
         place in it. Places of such values hold the shift, 0 for the kernels."""
         if self.encoder_ is None and hasattr(X, "bounds"):
@@ -487,31 +496,31 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
                 )
             return X, {}
         if self.encoder_ is None:
-            X = in_native_order(X)
+            X = to_native_byteorder(X)
             matrix = validate_data(
-                self, X, reset=False, accept_sparse="csr", dtype=STORED_AS_GIVEN, order="C"
+                self, X, reset=False, accept_sparse="csr", dtype=SUPPORTED_DTYPES, order="C"
             )
             return matrix, {}
-        read = self.encoder_.read(X)
-        told.append(read.unknown)
+        read = self.encoder_._encode(X)
+        unknowns.append(read.unknown)
         if self._shift is not None:
             for source, (lost, _) in read.unknown.items():
                 columns = np.flatnonzero(self.encoder_.sources_ == source)
                 read.matrix[np.ix_(lost, columns)] = self._shift[columns]
         return read.matrix, {source: lost for source, (lost, _) in read.unknown.items()}
 
-    def weights_for(self, X):
+    def predict_weights(self, X):
         """Weights for rows that were not in the fit: what the fit would give such rows.
 
         At the minimum of the objective the weight of a row is a function of the row: the positive
         part of a linear function of its squared distance to its centre, of the derivative of the
         balance in its weight, and of the shares that are held or known. That function, with the
         sums of the fit, is applied to the new rows. On the rows of the fit it gives back
-        ``weights_`` up to convergence (``weights_for_r2_`` says how well).
+        ``weights_`` up to convergence (``_weights_r2`` says how well).
 
         Do not trust them where the new rows were gathered in another way than those of the fit
         (the balance is a property of a whole sample, and theirs is then another: fit anew), where
-        values lie outside the range of the fit, or where ``weights_for_r2_`` is far below 1.
+        values lie outside the range of the fit, or where ``_weights_r2`` is far below 1.
 
         Parameters
         ----------
@@ -522,7 +531,7 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
         ndarray (n,), >= 0, of mean about 1 for rows like those of the fit
         """
         check_is_fitted(self)
-        r2 = self.weights_for_r2_
+        r2 = self._weights_r2
         if r2 is None:
             why = (
                 "solver='paper' stops before its minimum"
@@ -532,7 +541,7 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             raise ValueError(f"weights of new rows do not follow from this fit: {why}")
         if r2 < 0.9:
             warnings.warn(
-                f"weights_for gives back the weights of the fit with R2 = {r2:.2f} only; lower tol "
+                f"predict_weights gives back the weights of the fit with R2 = {r2:.2f} only; lower tol "
                 "or raise max_iter in the fit",
                 UserWarning,
                 stacklevel=2,
@@ -540,25 +549,25 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
 
         if self._shift is not None and sp.issparse(X):
             X = X.toarray()  # rows are shifted before they are weighed, which makes them dense
-        return self._answer(X, self._weights_of_new)
+        return self._apply_to_new(X, self._weights_of_new)
 
-    def _weights_of_new(self, X: Any, told: list) -> np.ndarray:
-        rows, e = self._rows_and_distances(X, told)
+    def _weights_of_new(self, X: Any, unknowns: list) -> np.ndarray:
+        rows, e = self._rows_and_distances(X, unknowns)
         with rows.threads():
-            return self._row_weights.of(rows, e)
+            return self._weight_model.predict(rows, e)
 
-    def _rows_and_distances(self, X: Any, told: list) -> tuple[Any, np.ndarray]:
-        matrix, _ = self._new_matrix(X, told)
-        rows = self._rows_of(matrix).with_shift(self._shift)
+    def _rows_and_distances(self, X: Any, unknowns: list) -> tuple[Any, np.ndarray]:
+        matrix, _ = self._new_matrix(X, unknowns)
+        rows = self._as_tiled(matrix).with_shift(self._shift)
         return rows, np.zeros(rows.n)
 
     @property
-    def weights_for_r2_(self):
-        """How well ``weights_for`` gives back ``weights_`` on the rows of the fit, at best 1."""
+    def _weights_r2(self):
+        """How well ``predict_weights`` gives back ``weights_`` on the rows of the fit, at best 1."""
         check_is_fitted(self)
-        return None if self._row_weights is None else self._row_weights.r2
+        return None if self._weight_model is None else self._weight_model.r2
 
-    def result_frame(self, table):
+    def to_frame(self, table):
         """What was found for each row of the fitted table, as a table of the same kind.
 
         Parameters
@@ -573,12 +582,12 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         frame = as_frame(table)
         if frame is None:
-            raise TypeError(f"result_frame takes a table, not {type(table).__name__}")
+            raise TypeError(f"to_frame takes a table, not {type(table).__name__}")
         n = self.weights_.size
         if len(frame) != n:
             raise ValueError(
                 f"the table has {len(frame)} rows but the fit had {n}; for other rows use predict "
-                "and weights_for"
+                "and predict_weights"
             )
         columns = {"weight": self.weights_, "combined_weight": self.combined_weights_}
         if hasattr(self, "labels_"):
@@ -594,11 +603,11 @@ class _Decorrelator(CallbackSupportMixin, BaseEstimator):
             return native
         return found.to_native()
 
-    def _watcher(self, context: Any, speak: bool, prefix: str = "") -> _solver.Watcher:
+    def _watcher(self, context: Any, log: bool, prefix: str = "") -> _solver.Watcher:
         """Tell logging and scikit-learn's callbacks about each iteration."""
 
         def watch(iteration: int, terms: dict[str, float]) -> bool:
-            if speak:
+            if log:
                 shown = ", ".join(f"{name} {value:.6g}" for name, value in terms.items())
                 logger.info(
                     "%siteration %d: objective %.8g (%s)",
@@ -624,40 +633,42 @@ logger = logging.getLogger("unskew")
 
 
 # Of more rows than the solver calls many, weights of new rows are learned from about so many.
-ENOUGH = 2**20
+WEIGHT_MODEL_ROWS = 2**20
 
 
-class _Told(NamedTuple):
+class _KnownTerm(NamedTuple):
     """Stands for a term whose sums over all rows are known."""
 
     form: str
     message: tuple
 
-    def value_and_message(self, w: np.ndarray) -> tuple[float, tuple]:
+    def value_and_coefs(self, w: np.ndarray) -> tuple[float, tuple]:
         return 0.0, self.message
 
 
-class _ToldBalance(NamedTuple):
-    rectangles: list
-    terms: list[_Told]
+class _KnownBalance(NamedTuple):
+    pair_blocks: list
+    terms: list[_KnownTerm]
 
-    def explicit(self) -> list[_Told]:
+    def explicit(self) -> list[_KnownTerm]:
         return self.terms
 
 
-def on_some(problem: Problem, w: np.ndarray, e: np.ndarray) -> tuple:
+def subsample_problem(problem: Problem, w: np.ndarray, e: np.ndarray) -> tuple:
     """The problem, w and e on a part of the rows where there are many; sums are those of all."""
-    if problem.rows.n < LARGE:
+    if problem.rows.n < LARGE_N:
         return problem, w, e
-    rows = problem.rows.some(ENOUGH)
+    rows = problem.rows.subsample(WEIGHT_MODEL_ROWS)
 
     def part(v: np.ndarray) -> np.ndarray:
-        return np.concatenate([v[start:stop] for start, stop in rows.places])
+        return np.concatenate([v[start:stop] for start, stop in rows.source_bounds])
 
     balance = problem.balance
     if balance is not None and problem.balance_rate > 0:
-        told = [_Told(term.form, term.value_and_message(w)[1]) for term in balance.explicit()]
-        balance = _ToldBalance(balance.rectangles, told)
+        unknowns = [
+            _KnownTerm(term.form, term.value_and_coefs(w)[1]) for term in balance.explicit()
+        ]
+        balance = _KnownBalance(balance.pair_blocks, unknowns)
     a = part(problem.a)
     N = float(a.sum())
     fewer = problem._replace(
@@ -665,14 +676,14 @@ def on_some(problem: Problem, w: np.ndarray, e: np.ndarray) -> tuple:
         balance=balance,
         a=a,
         inverse_a=part(problem.inverse_a),
-        N=N,
-        total=problem.total / problem.N * N,
+        design_sum=N,
+        weight_sum=problem.weight_sum / problem.design_sum * N,
     )
     return fewer, part(w), part(e)
 
 
 @contextmanager
-def spoken(verbose: int):
+def verbose_logging(verbose: int):
     """Let ``verbose`` be heard: at the level of its messages, and where nobody set up logging."""
     if not verbose:
         yield
@@ -693,7 +704,7 @@ def spoken(verbose: int):
 
 
 @contextmanager
-def whole_or_not_at_all(estimator: BaseEstimator):
+def rollback_on_error(estimator: BaseEstimator):
     """A fit that fails leaves everything that was learned before, and nothing else."""
     given = set(estimator.get_params(deep=False))
 

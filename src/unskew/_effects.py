@@ -21,29 +21,27 @@ from . import _balance, _kmeans, _terms
 from ._arrays import add_up
 from ._balance import Effects
 from ._kmeans import Clusters, Distance, cluster_sums
-from ._preprocessing import Encoded
+from ._preprocessing import Design
 from ._solver import (
     WEIGHT_STEPS,
     History,
-    Keeper,
     Problem,
-    Progress,
+    SaveHook,
+    Snapshot,
     Solution,
     Watcher,
-    best_start,
-    note_best,
-    note_solution,
-    noted_solution,
-    step_weights,
+    alternate,
+    best_of_restarts,
+    minimize_weights,
+    nested,
+    pack_best,
+    pack_solution,
+    unpack_solution,
     watch_nothing,
-    within,
-)
-from ._solver import (
-    descend as solve_weights,
 )
 
 # Rounds without a lower objective after which the best one is kept.
-PATIENCE = 5
+MAX_WORSE_ROUNDS = 5
 
 
 # Steps on the weights at most when the rest has ended.
@@ -54,30 +52,30 @@ LAST_STEPS = 100
 MEET_ROWS, MEET_SHARE = 3, 0.002
 
 
-def make_effects(encoded: Encoded, degree: Any) -> Effects:
+def make_effects(design: Design, degree: Any) -> Effects:
     """z for the suspects: 0/1 columns as they are; numbers as powers 1..degree of their standard
     score, or, with degree "bins", as the indicators of their quantile bins. B = 0."""
-    columns, layout, suspects = encoded.columns, encoded.layout, encoded.suspects
+    columns, column_map, suspects = design.stats, design.column_map, design.suspects
     assert suspects is not None
-    shift = np.zeros(encoded.rows.d) if encoded.rows.shift is None else encoded.rows.shift
+    shift = np.zeros(design.rows.d) if design.rows.shift is None else design.rows.shift
     column, power, centre, scale, binned = [], [], [], [], []
     for k in suspects:
         if not columns.high[k] > columns.low[k]:
             continue
-        number = not columns.two_valued[k] and layout.levels[k] is None
+        number = not columns.two_valued[k] and column_map.levels[k] is None
         if number and degree == "bins":
             binned.append(k)
             continue
         for p in range(1, (degree if number and degree != "bins" else 1) + 1):
             column.append(k)
             power.append(p)
-            is_note = bool(layout.notes[k])
+            is_note = bool(column_map.is_indicator[k])
             centre.append(0.0 if is_note else columns.mean[k] - shift[k])
             scale.append(1.0 if columns.two_valued[k] else columns.sd[k])
     bins = None
     if binned:
-        chosen = np.flatnonzero(np.isin(encoded.treatments.column, binned))
-        bins = encoded.treatments.take(chosen)
+        chosen = np.flatnonzero(np.isin(design.treatments.column, binned))
+        bins = design.treatments.take(chosen)
     Q = len(column) + (0 if bins is None else len(bins))
     blank = Effects(
         np.array(column, dtype=np.intp),
@@ -86,15 +84,15 @@ def make_effects(encoded: Encoded, degree: Any) -> Effects:
         np.array(scale, dtype=np.float64),
         bins,
         np.zeros(Q),
-        np.zeros((Q, encoded.rows.d)),
-        layout.absent,
+        np.zeros((Q, design.rows.d)),
+        column_map.missing_indicator,
     )
-    a = encoded.a
-    mean = add_up(encoded.rows.map(lambda tile, a_: (blank.z(tile).T @ a_,), a))[0] / a.sum()
+    a = design.a
+    mean = add_up(design.rows.map(lambda tile, a_: (blank.z(tile).T @ a_,), a))[0] / a.sum()
     return replace(blank, mean=mean)
 
 
-class Fit(NamedTuple):
+class EffectsFit(NamedTuple):
     """Clusters and the distance (with its effects) they were found in."""
 
     clusters: Clusters
@@ -117,8 +115,10 @@ def solve_jointly(
     K, columns = C.shape[0], distance.columns
 
     def sums(tile: np.ndarray, w_: np.ndarray, own: np.ndarray) -> tuple:
-        gaps = distance.gaps(tile)
-        R = _kmeans.differences(distance.of(tile), C[own].astype(tile.dtype), gaps, slice(None))
+        mask = distance.missing_mask(tile)
+        R = _kmeans.differences(
+            distance.features(tile), C[own].astype(tile.dtype), mask, slice(None)
+        )
         Z = effects.z(tile)
         UR, U = cluster_sums(R, w_, own, K)
         UZ, _ = cluster_sums(Z, w_, own, K)
@@ -127,7 +127,7 @@ def solve_jointly(
 
     UR, U, UZ, ZR, ZZ = add_up(rows.map(sums, w, labels))
     empty = U <= np.finfo(np.float64).tiny * max(rows.n, 1)
-    penalty = penalty_of(ZZ, ridge)
+    penalty = ridge_penalty(ZZ, ridge)
     # Centres follow from B: eliminate them (their block is diagonal).
     inverse = np.divide(1.0, U, out=np.zeros_like(U), where=~empty)
     left = ZZ - UZ.T @ (inverse[:, None] * UZ) + penalty * np.eye(ZZ.shape[0])
@@ -139,11 +139,13 @@ def solve_jointly(
     return C, replace(effects, B=B), empty
 
 
-def penalty_of(ZZ: np.ndarray, ridge: float) -> float:
+def ridge_penalty(ZZ: np.ndarray, ridge: float) -> float:
     return ridge * float(np.trace(ZZ)) / max(ZZ.shape[0], 1)
 
 
-def lloyd(rows: Any, fit: Fit, w: np.ndarray, ridge: float, max_sweeps: int = 100) -> Fit:
+def lloyd_with_effects(
+    rows: Any, fit: EffectsFit, w: np.ndarray, ridge: float, max_sweeps: int = 100
+) -> EffectsFit:
     """(C, B) and labels in turn at fixed w until no label changes and B stands still."""
     clusters, distance = fit
     before = np.inf
@@ -151,7 +153,7 @@ def lloyd(rows: Any, fit: Fit, w: np.ndarray, ridge: float, max_sweeps: int = 10
         C, effects, empty = solve_jointly(rows, distance, w, clusters.labels, clusters.C, ridge)
         distance = replace(distance, effects=effects)
         if empty.any():
-            C = _kmeans.refill(rows, distance, w, clusters._replace(C=C), empty)
+            C = _kmeans.reseed_empty(rows, distance, w, clusters._replace(C=C), empty)
         new = _kmeans.label(rows, distance, C)
         value = float(w @ new.e)
         still = abs(value - before) <= 1e-6 * abs(value)
@@ -159,22 +161,22 @@ def lloyd(rows: Any, fit: Fit, w: np.ndarray, ridge: float, max_sweeps: int = 10
         clusters, before = new, value
         if settled:
             break
-    return Fit(clusters, distance)
+    return EffectsFit(clusters, distance)
 
 
 def regress_out(rows: Any, distance: Distance, a: np.ndarray, ridge: float) -> Distance:
     """The distance with the effects of a regression on the suspects alone (one cluster)."""
     labels = np.zeros(rows.n, dtype=np.int32)
     C = np.zeros((1, distance.columns.size))
-    for _ in range(1 if distance.at is None else 5):
+    for _ in range(1 if distance.missing_at is None else 5):
         C, effects, _ = solve_jointly(rows, distance, a, labels, C, ridge)
         distance = replace(distance, effects=effects)
     return distance
 
 
-def descend(
+def alternate_with_effects(
     problem: Problem,
-    fit: Fit,
+    fit: EffectsFit,
     w: np.ndarray,
     *,
     weigh: bool,
@@ -182,9 +184,9 @@ def descend(
     max_iter: int,
     tol: float,
     watch: Watcher = watch_nothing,
-    keep: Keeper | None = None,
-    resume: Progress | None = None,
-) -> tuple[Solution, Fit, Problem]:
+    save: SaveHook | None = None,
+    resume: Snapshot | None = None,
+) -> tuple[Solution, EffectsFit, Problem]:
     """Clusters with effects at fixed weights until they settle, then the weights (if ``weigh``) at
     fixed clusters; in turn.
 
@@ -200,21 +202,23 @@ def descend(
     if resume is not None:
         facts, plain = resume.facts, fit.distance
         history.rows, before, first = list(facts["history"]), facts["before"], facts["round"]
-        (fit, w), worse = noted_fit(resume, "now", plain), facts["worse"]
-        best = (facts["lowest"], *noted_fit(resume, "lowest", plain))
+        (fit, w), worse = unpack_fit(resume, "now", plain), facts["worse"]
+        best = (facts["lowest"], *unpack_fit(resume, "lowest", plain))
 
-    def stand() -> Progress:
-        arrays = {**note_fit("now", fit, w), **note_fit("lowest", *best[1:])}
+    def snapshot() -> Snapshot:
+        arrays = {**pack_fit("now", fit, w), **pack_fit("lowest", *best[1:])}
         facts = {"history": history.rows, "before": before, "round": round_ + 1, "worse": worse}
-        return Progress(arrays, {**facts, "lowest": best[0]})
+        return Snapshot(arrays, {**facts, "lowest": best[0]})
 
     round_ = first - 1
     for round_ in range(first, max_iter + 1):
-        fit = lloyd(rows, fit, w, ridge)
+        fit = lloyd_with_effects(rows, fit, w, ridge)
         problem = with_effects(problem, fit.distance)
         if weigh:
-            alone = problem._replace(inertia_rate=0.0)
-            w = step_weights(alone, w, fit.clusters.e, n_steps=WEIGHT_STEPS, tol=0.1 * tol).w
+            weights_only = problem._replace(inertia_rate=0.0)
+            w = minimize_weights(
+                weights_only, w, fit.clusters.e, n_steps=WEIGHT_STEPS, tol=0.1 * tol
+            ).w
         terms = problem.terms(w, fit.clusters.e)
         J = history.add(terms)
         if not np.isfinite(J):
@@ -225,20 +229,20 @@ def descend(
             break
         worse = worse + 1 if best[0] <= J else 0
         best = (J, fit, w) if best[0] > J else best
-        if not weigh or abs(before - J) <= tol * abs(J) or worse == PATIENCE:
+        if not weigh or abs(before - J) <= tol * abs(J) or worse == MAX_WORSE_ROUNDS:
             status = "converged"
             break
         before = J
-        if keep is not None and round_ < max_iter:
-            keep(stand)
+        if save is not None and round_ < max_iter:
+            save(snapshot)
     if weigh and status != "non-finite":
-        # To the end at last, with B as it stands: w is then the minimum that ``weights_for`` takes
+        # To the end at last, with B as it stands: w is then the minimum that ``predict_weights`` takes
         # it for, and labels, centres and weights are consistent.
         _, fit, w = best
-        fit = lloyd(rows, fit, w, ridge)
+        fit = lloyd_with_effects(rows, fit, w, ridge)
         problem = with_effects(problem, fit.distance)
-        alone = problem._replace(inertia_rate=0.0)
-        w = step_weights(alone, w, fit.clusters.e, n_steps=LAST_STEPS, tol=0.1 * tol).w
+        weights_only = problem._replace(inertia_rate=0.0)
+        w = minimize_weights(weights_only, w, fit.clusters.e, n_steps=LAST_STEPS, tol=0.1 * tol).w
         fit = fit._replace(clusters=_kmeans.lloyd(rows, fit.distance, w, fit.clusters)[0])
         history.add(problem.terms(w, fit.clusters.e))
     arrays = history.arrays()
@@ -246,39 +250,39 @@ def descend(
     return Solution(w, fit.clusters, objective, arrays, round_, status), fit, problem
 
 
-def note_fit(name: str, fit: Fit, w: np.ndarray) -> dict[str, np.ndarray]:
-    """Arrays for a checkpoint from which ``noted_fit`` makes the fit and w again."""
+def pack_fit(name: str, fit: EffectsFit, w: np.ndarray) -> dict[str, np.ndarray]:
+    """Arrays for a checkpoint from which ``unpack_fit`` makes the fit and w again."""
     assert fit.distance.effects is not None
     named = {**fit.clusters._asdict(), "B": fit.distance.effects.B, "w": w}
     return {f"{name} {field}": values for field, values in named.items()}
 
 
-def noted_fit(progress: Progress, name: str, plain: Distance) -> tuple[Fit, np.ndarray]:
+def unpack_fit(snapshot: Snapshot, name: str, plain: Distance) -> tuple[EffectsFit, np.ndarray]:
     assert plain.effects is not None
-    clusters = Clusters(*(progress.arrays[f"{name} {field}"] for field in Clusters._fields))
-    effects = replace(plain.effects, B=progress.arrays[f"{name} B"])
-    return Fit(clusters, replace(plain, effects=effects)), progress.arrays[f"{name} w"]
+    clusters = Clusters(*(snapshot.arrays[f"{name} {field}"] for field in Clusters._fields))
+    effects = replace(plain.effects, B=snapshot.arrays[f"{name} B"])
+    return EffectsFit(clusters, replace(plain, effects=effects)), snapshot.arrays[f"{name} w"]
 
 
 def with_effects(problem: Problem, distance: Distance) -> Problem:
     """The problem whose balance looks at corrected features."""
     balance = problem.balance
     if balance is not None:
-        rectangles = [replace(p, effects=distance.effects) for p in balance.rectangles]
-        balance = _balance.Balance(problem.rows, rectangles, form="primal", seed=balance.seed)
+        pair_blocks = [replace(p, effects=distance.effects) for p in balance.pair_blocks]
+        balance = _balance.Balance(problem.rows, pair_blocks, form="primal", seed=balance.seed)
     return problem._replace(balance=balance, distance=distance)
 
 
-def tied_sources(encoded: Encoded, labels: np.ndarray, suspects: np.ndarray) -> list[int]:
+def confounded_sources(design: Design, labels: np.ndarray, suspects: np.ndarray) -> list[int]:
     """Suspects some of whose values share no cluster with the others.
 
     Clusters and values that meet in rows are joined; where that leaves more than one group, effects
     of values in different groups cannot be compared, since no cluster is seen with both.
     """
-    rows, columns, present = encoded.rows, encoded.columns, encoded.a > 0
+    rows, columns, present = design.rows, design.stats, design.a > 0
     K, out = int(labels.max()) + 1, []
     for source in suspects:
-        own = np.flatnonzero((encoded.layout.source == source) & columns.two_valued)
+        own = np.flatnonzero((design.column_map.source == source) & columns.two_valued)
         if own.size == 0:
             continue
         shift = np.zeros(rows.d) if rows.shift is None else rows.shift
@@ -303,53 +307,55 @@ def tied_sources(encoded: Encoded, labels: np.ndarray, suspects: np.ndarray) -> 
 
 
 # Kinds of starts, in the order they are told. The last is an end without a model of effects.
-ALONE = "weights only"
+WEIGHTS_ONLY = "weights only"
 
 
-STARTS = ("raw", "regressed", "weights", ALONE)
+INIT_KINDS = ("raw", "regressed", "weights", WEIGHTS_ONLY)
 
 
-class Candidate(NamedTuple):
+class EffectsCandidate(NamedTuple):
     """One end, where it started, and what the choice looks at.
 
     explained   share of the variance of y between clusters, at the design weights
-    tie         sqrt of the share of a suspect's variance between clusters, under the weights, of
+    association  sqrt of the share of a suspect's variance between clusters, under the weights, of
                 the suspect where it is largest: 1 when the clusters are the suspect itself
-    share       effective size
-    judged      see ``judge``; None where there is no yardstick
+    ess         effective size
+    score       see ``score``; None where there is no yardstick
     """
 
-    start: str
+    init: str
     solution: Solution
-    fit: Fit
+    fit: EffectsFit
     problem: Problem
     explained: float
-    tie: float
-    share: float
-    judged: float | None = None
+    association: float
+    ess: float
+    score: float | None = None
 
-    def told(self, chosen: bool) -> dict:
+    def as_dict(self, chosen: bool) -> dict:
         return {
-            "start": self.start,
+            "init": self.init,
             "objective": self.solution.objective,
             "inertia": float(self.solution.w @ self.fit.clusters.e),
             "explained": self.explained,
-            "tie": self.tie,
-            "effective_size": self.share,
-            "judged": self.judged,
+            "association": self.association,
+            "effective_size": self.ess,
+            "score": self.score,
             "chosen": chosen,
         }
 
 
 # Clusters tied to a suspect more than this, under the weights, are the suspect by another name.
-SAME_THING = 0.8
+CONFOUNDED = 0.8
 
 
 # Ends that are judged this close to the best are as good; the largest effective size decides.
-AS_GOOD = 0.001
+SCORE_TOLERANCE = 0.001
 
 
-def judge(candidates: list[Candidate], source: np.ndarray, ridge: float) -> list[Candidate]:
+def score(
+    candidates: list[EffectsCandidate], source: np.ndarray, ridge: float
+) -> list[EffectsCandidate]:
     """Each partition judged in one and the same population:
 
         judged = min over C, B of sum_i r_i ||x_i - C[label_i] - B'z_i||^2
@@ -364,54 +370,56 @@ def judge(candidates: list[Candidate], source: np.ndarray, ridge: float) -> list
     down with the distance from its own centres, so that it favours its own clusters). Where v has
     not untied anything (the clusters are a suspect by another name), it is no yardstick: None.
     """
-    alone = next(c for c in candidates if c.start == ALONE)
-    if alone.tie > SAME_THING:
+    weights_only = next(c for c in candidates if c.init == WEIGHTS_ONLY)
+    if weights_only.association > CONFOUNDED:
         return candidates
-    rows, a, v = alone.problem.rows, alone.problem.a, alone.solution.w
-    labels, K = alone.fit.clusters.labels, alone.fit.clusters.C.shape[0]
-    t = min(1.0, tie_of(rows, alone.fit.distance, a, labels, K, source))
+    rows, a, v = weights_only.problem.rows, weights_only.problem.a, weights_only.solution.w
+    labels, K = weights_only.fit.clusters.labels, weights_only.fit.clusters.C.shape[0]
+    t = min(1.0, suspect_association(rows, weights_only.fit.distance, a, labels, K, source))
     s = t**2 / (t**2 + (1 - t) ** 2)
     r = (1 - s) / float(a.sum()) * a + s / float(v.sum()) * v
     out = []
     for c in candidates:
         labels, C, distance = c.fit.clusters.labels, c.fit.clusters.C, c.fit.distance
-        for _ in range(1 if distance.at is None else 5):
+        for _ in range(1 if distance.missing_at is None else 5):
             C, effects, _ = solve_jointly(rows, distance, r, labels, C, ridge)
             distance = replace(distance, effects=effects)
-        out.append(c._replace(judged=_inertia_of(rows, distance, r, labels, C, update=False)))
+        out.append(c._replace(score=_inertia_of(rows, distance, r, labels, C, update=False)))
     return out
 
 
-def choose(candidates: list[Candidate], weigh: bool) -> Candidate:
+def select(candidates: list[EffectsCandidate], weigh: bool) -> EffectsCandidate:
     """The end to keep, without labels.
 
     Without weights: the lowest inertia. With weights: of the ends whose clusters are not a suspect
     by another name, the one that is judged best; where others are as good, the one with the largest
     effective size. Where there is no yardstick, the largest explained * (1 - tie^4). The objective
-    would choose wrongly, see ``judge``. (docs/results/README.md has what else was tried.)
+    would choose wrongly, see ``score``. (docs/results/README.md has what else was tried.)
     """
     if not weigh:
         return min(candidates, key=lambda c: float(c.solution.w @ c.fit.clusters.e))
-    free = [c for c in candidates if c.tie <= SAME_THING]
+    free = [c for c in candidates if c.association <= CONFOUNDED]
     if not free:
-        return min(candidates, key=lambda c: c.tie)
-    judged = [np.inf if c.judged is None else c.judged for c in free]
-    if not np.isfinite(min(judged)):
-        return max(free, key=lambda c: c.explained * (1 - c.tie**4))
-    near = [c for c, value in zip(free, judged) if value <= min(judged) * (1 + AS_GOOD)]
-    return max(near, key=lambda c: c.share)
+        return min(candidates, key=lambda c: c.association)
+    scores = [np.inf if c.score is None else c.score for c in free]
+    if not np.isfinite(min(scores)):
+        return max(free, key=lambda c: c.explained * (1 - c.association**4))
+    near = [c for c, value in zip(free, scores) if value <= min(scores) * (1 + SCORE_TOLERANCE)]
+    return max(near, key=lambda c: c.ess)
 
 
-def assess(start: str, solution: Solution, fit: Fit, problem: Problem, source: Any) -> Candidate:
+def assess(
+    init: str, solution: Solution, fit: EffectsFit, problem: Problem, source: Any
+) -> EffectsCandidate:
     rows, w, distance = problem.rows, solution.w, fit.distance
     K = fit.clusters.C.shape[0]
     explained = explained_share(rows, distance, problem.a, fit.clusters.labels, K)
-    tie = tie_of(rows, distance, w, fit.clusters.labels, K, source)
-    share = _terms.effective_share(w, problem.inverse_a, problem.N)
-    return Candidate(start, solution, fit, problem, explained, tie, share)
+    association = suspect_association(rows, distance, w, fit.clusters.labels, K, source)
+    ess = _terms.effective_share(w, problem.inverse_a, problem.design_sum)
+    return EffectsCandidate(init, solution, fit, problem, explained, association, ess)
 
 
-def tie_of(
+def suspect_association(
     rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int, source: np.ndarray
 ) -> float:
     """sqrt of the share of a suspect's variance between clusters, largest over the suspects."""
@@ -428,12 +436,14 @@ def tie_of(
     inverse = np.divide(1.0, weight, out=np.zeros_like(weight), where=weight > 0)
     between = (inverse[:, None] * inside**2).sum(0) - weight.sum() * mean**2
     whole = squares - weight.sum() * mean**2
-    tie = 0.0
+    association = 0.0
     for s in np.unique(source):
         own = source == s
         if whole[own].sum() > 0:
-            tie = max(tie, float(np.sqrt(max(0.0, between[own].sum() / whole[own].sum()))))
-    return tie
+            association = max(
+                association, float(np.sqrt(max(0.0, between[own].sum() / whole[own].sum())))
+            )
+    return association
 
 
 def explained_share(
@@ -452,27 +462,29 @@ def _inertia_of(rows, distance, w, labels, C, update: bool = True) -> float:
         C = _kmeans.update(rows, distance, w, labels, C)[0]
 
     def own(tile: np.ndarray, own_: np.ndarray) -> np.ndarray:
-        gaps = distance.gaps(tile)
-        R = _kmeans.differences(distance.of(tile), C[own_].astype(tile.dtype), gaps, slice(None))
+        mask = distance.missing_mask(tile)
+        R = _kmeans.differences(
+            distance.features(tile), C[own_].astype(tile.dtype), mask, slice(None)
+        )
         e = np.einsum("ij,ij->i", R, R)
-        return e if gaps is None else e * gaps.factor
+        return e if mask is None else e * mask.factor
 
     return float(w @ rows.gather(own, labels))
 
 
-def sources_of(effects: Effects, layout: Any) -> np.ndarray:
+def effect_sources(effects: Effects, column_map: Any) -> np.ndarray:
     """For each entry of z the source column it was made of."""
     column = effects.column
     if effects.bins is not None:
         column = np.concatenate([column, effects.bins.column])
-    return layout.source[column]
+    return column_map.source[column]
 
 
-def fit_from_all_sides(
+def fit_candidates(
     problem: Problem,
-    encoded: Encoded,
+    design: Design,
     effects: Effects,
-    start_on: Any,
+    init_on: Any,
     seeds: np.ndarray,
     *,
     weigh: bool,
@@ -480,94 +492,102 @@ def fit_from_all_sides(
     max_iter: int,
     tol: float,
     watch: Watcher = watch_nothing,
-    keep: Keeper | None = None,
-    resume: Progress | None = None,
-) -> tuple[Candidate, list[dict]]:
+    save: SaveHook | None = None,
+    resume: Snapshot | None = None,
+) -> tuple[EffectsCandidate, list[dict]]:
     """Three kinds of starts, each continued to its end, and the choice.
 
     "raw": k-means of x. "regressed": k-means after the suspects were regressed out. "weights": the
-    joint weights and clusters without effects (only with ``weigh``). ``start_on(distance, seed)``
+    joint weights and clusters without effects (only with ``weigh``). ``init_on(distance, seed)``
     gives clusters; of each kind the best over the seeds (but the last, which is not a start's) goes
     on.
     """
     rows, a = problem.rows, problem.a
-    source = sources_of(effects, encoded.layout)
-    plain = replace(encoded.distance, effects=effects)
-    even = a * (problem.total / problem.N)
-    alone = _weights_only(problem, encoded) if weigh else None
+    source = effect_sources(effects, design.column_map)
+    plain = replace(design.distance, effects=effects)
+    uniform = a * (problem.weight_sum / problem.design_sum)
+    weights_only = _weights_only(problem, design) if weigh else None
     how: Any = {"weigh": weigh, "ridge": ridge, "max_iter": max_iter, "tol": tol, "watch": watch}
-    kinds = STARTS[: 3 if weigh else 2]
-    ends, first = ([], 0) if resume is None else noted_ends(resume, problem, alone, plain)
+    kinds = INIT_KINDS[: 3 if weigh else 2]
+    candidates, first = (
+        ([], 0) if resume is None else unpack_candidates(resume, problem, weights_only, plain)
+    )
 
-    def by_kmeans(distance: Distance, seed: int, keep: Keeper | None, resume: Any) -> Solution:
-        found, _ = _kmeans.lloyd(rows, distance, a, start_on(distance, seed))
-        return Solution(even, found, float(a @ found.e), {}, 0, "")
+    def by_kmeans(distance: Distance, seed: int, save: SaveHook | None, resume: Any) -> Solution:
+        found, _ = _kmeans.lloyd(rows, distance, a, init_on(distance, seed))
+        return Solution(uniform, found, float(a @ found.e), {}, 0, "")
 
-    def by_weights(distance: Distance, seed: int, keep: Keeper | None, resume: Any) -> Solution:
-        start = start_on(encoded.distance, seed) if resume is None else None
-        assert alone is not None
-        return solve_weights(alone, start, max_iter=max_iter, tol=tol, keep=keep, resume=resume)
+    def by_weights(distance: Distance, seed: int, save: SaveHook | None, resume: Any) -> Solution:
+        start = init_on(design.distance, seed) if resume is None else None
+        assert weights_only is not None
+        return alternate(weights_only, start, max_iter=max_iter, tol=tol, save=save, resume=resume)
 
     for kind in range(first, len(kinds)):
         name, distance, inside, resume = kinds[kind], plain, resume, None
         if inside is None or inside.facts["phase"] == "starts":
             if name == "regressed":
                 distance = regress_out(rows, plain, a, ridge)
-            best = best_start(
+            best = best_of_restarts(
                 partial(by_weights if name == "weights" else by_kmeans, distance),
                 seeds,
-                keep=within(keep, partial(note_ends, ends, kind, "starts")),
+                save=nested(save, partial(pack_candidates, candidates, kind, "starts")),
                 resume=inside,
             )
-            inside, fit, w = None, Fit(best.clusters, distance), best.w
+            inside, fit, w = None, EffectsFit(best.clusters, distance), best.w
             if name == "weights":
-                ends.append(assess(ALONE, best, fit, alone, source))
+                candidates.append(assess(WEIGHTS_ONLY, best, fit, weights_only, source))
         else:
-            fit, w = noted_fit(inside, "now", plain)
-        keeper = within(keep, partial(note_ends, ends, kind, "descent", seeds))
-        solution, fit, ended = descend(problem, fit, w, **how, keep=keeper, resume=inside)
-        ends.append(assess(name, solution, fit, ended, source))
-        if keep is not None and kind + 1 < len(kinds):
-            after = partial(note_best, None, seeds, 0, False)
-            within(keep, partial(note_ends, ends, kind + 1, "starts"))(after)
-    ends.sort(key=lambda end: STARTS.index(end.start))
-    ends = judge(ends, source, ridge) if weigh else ends
-    chosen = choose(ends, weigh)
-    return chosen, [c.told(c is chosen) for c in ends]
+            fit, w = unpack_fit(inside, "now", plain)
+        keeper = nested(save, partial(pack_candidates, candidates, kind, "descent", seeds))
+        solution, fit, ended = alternate_with_effects(
+            problem, fit, w, **how, save=keeper, resume=inside
+        )
+        candidates.append(assess(name, solution, fit, ended, source))
+        if save is not None and kind + 1 < len(kinds):
+            after = partial(pack_best, None, seeds, 0, False)
+            nested(save, partial(pack_candidates, candidates, kind + 1, "starts"))(after)
+    candidates.sort(key=lambda candidate: INIT_KINDS.index(candidate.init))
+    candidates = score(candidates, source, ridge) if weigh else candidates
+    chosen = select(candidates, weigh)
+    return chosen, [c.as_dict(c is chosen) for c in candidates]
 
 
-def note_ends(ends: list[Candidate], kind: int, phase: str, seeds: Any = None) -> Progress:
+def pack_candidates(
+    candidates: list[EffectsCandidate], kind: int, phase: str, seeds: Any = None
+) -> Snapshot:
     """The ends so far, and which kind of start is under way."""
     arrays: dict[str, Any] = {}
-    facts: dict[str, Any] = {"kind": kind, "phase": phase, "ends": []}
+    facts: dict[str, Any] = {"kind": kind, "phase": phase, "candidates": []}
     if seeds is not None:
         facts["seeds"] = seeds.tolist()
-    for number, end in enumerate(ends):
-        noted = note_solution(f"end {number}", end.solution)
-        arrays |= {**noted.arrays, f"end {number} B": end.fit.distance.effects.B}
+    for number, candidate in enumerate(candidates):
+        noted = pack_solution(f"candidate {number}", candidate.solution)
+        arrays |= {**noted.arrays, f"candidate {number} B": candidate.fit.distance.effects.B}
         facts |= noted.facts
-        told = ("start", "explained", "tie", "share")
-        facts["ends"].append({field: getattr(end, field) for field in told})
-    return Progress(arrays, facts)
+        fields = ("init", "explained", "association", "ess")
+        facts["candidates"].append({field: getattr(candidate, field) for field in fields})
+    return Snapshot(arrays, facts)
 
 
-def noted_ends(
-    progress: Progress, problem: Problem, alone: Problem | None, plain: Distance
-) -> tuple[list[Candidate], int]:
-    ends = []
-    for number, told in enumerate(progress.facts["ends"]):
-        solution = Solution(**noted_solution(progress, f"end {number}"))
-        fit, _ = noted_fit(progress, f"end {number}", plain)
-        own = alone if told["start"] == ALONE else with_effects(problem, fit.distance)
-        ends.append(Candidate(**told, solution=solution, fit=fit, problem=own))
-    return ends, progress.facts["kind"]
+def unpack_candidates(
+    snapshot: Snapshot, problem: Problem, weights_only: Problem | None, plain: Distance
+) -> tuple[list[EffectsCandidate], int]:
+    candidates = []
+    for number, fields in enumerate(snapshot.facts["candidates"]):
+        solution = Solution(**unpack_solution(snapshot, f"candidate {number}"))
+        fit, _ = unpack_fit(snapshot, f"candidate {number}", plain)
+        own = (
+            weights_only if fields["init"] == WEIGHTS_ONLY else with_effects(problem, fit.distance)
+        )
+        candidates.append(EffectsCandidate(**fields, solution=solution, fit=fit, problem=own))
+    return candidates, snapshot.facts["kind"]
 
 
-def _weights_only(problem: Problem, encoded: Encoded) -> Problem:
+def _weights_only(problem: Problem, design: Design) -> Problem:
     """The problem without effects: both directions of the balance, features as they are."""
-    balance = _balance.Balance(problem.rows, encoded.rectangles, seed=0)
+    balance = _balance.Balance(problem.rows, design.pair_blocks, seed=0)
     B0, before = balance.value(problem.a), problem.balance
     rate = 0.0
     if before is not None and problem.balance_rate and B0 > 0:
         rate = problem.balance_rate * before.value(problem.a) / B0
-    return problem._replace(balance=balance, balance_rate=rate, distance=encoded.distance)
+    return problem._replace(balance=balance, balance_rate=rate, distance=design.distance)

@@ -16,15 +16,15 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from ._arrays import add_up, csr_of, row_products, take_columns
 from ._balance import Effects
-from ._buffers import scratch
-from ._validation import check_word
+from ._buffers import buffer
+from ._validation import check_option
 
 # Entries of a CSR row whose product float32 adds up well enough, and the share of the squares that
 # a squared distance is the difference of below which it has lost too many digits.
-SHORT, LOST = 128, 0.1
+SHORT_ROW, CANCELLATION = 128, 0.1
 
 
-class Gaps(NamedTuple):
+class MissingMask(NamedTuple):
     """Missing values of a dense tile, whose places hold 0.
 
     missing (n x u) is 1 where the column ``at`` (u, positions in the distance) is missing; factor
@@ -37,7 +37,7 @@ class Gaps(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Form:
+class RowScaling:
     """How rows are measured: (x + offset) * scale, and then, if ``unit``, at length 1.
 
     offset takes two-valued columns to 0 and something (absent, present); it is 0 for all others.
@@ -48,7 +48,7 @@ class Form:
     scale: np.ndarray
     unit: bool
 
-    def of(self, F: Any) -> Any:
+    def apply(self, F: Any) -> Any:
         if sp.issparse(F) and not self.offset.any():
             F = F.multiply(self.scale.astype(F.dtype)).tocsr()
             if not self.unit:
@@ -75,37 +75,38 @@ class Distance:
     so that a row with gaps is not closer to everything.
 
     columns     of the tile
-    at, noted   positions in ``columns`` that have gaps, and the 0/1 columns of the tile noting them
+    missing_at  positions in ``columns`` that have missing values
+    indicator   the 0/1 columns of the tile that are 1 where those are missing
     variances   v, for the factor
     effects     what the suspects add to the columns, taken out before distances are; or None
-    form        scales of columns and rows; None: as they are. Not together with effects
+    scaling     scales of columns and rows; None: as they are. Not together with effects
     """
 
     columns: np.ndarray
-    at: np.ndarray | None = None
-    noted: np.ndarray | None = None
+    missing_at: np.ndarray | None = None
+    indicator: np.ndarray | None = None
     variances: np.ndarray | None = None
     effects: Effects | None = None
-    form: Form | None = None
+    scaling: RowScaling | None = None
 
-    def of(self, tile: Any) -> Any:
+    def features(self, tile: Any) -> Any:
         if self.effects is None:
             F = take_columns(tile, self.columns)
-            return F if self.form is None else self.form.of(F)
-        F = self.effects.taken_out(tile, self.columns)
-        if self.at is not None:  # also what is noted for these rows only
-            F[:, self.at] *= 1 - tile[:, self.noted]
+            return F if self.scaling is None else self.scaling.apply(F)
+        F = self.effects.residuals(tile, self.columns)
+        if self.missing_at is not None:  # also what is noted for these rows only
+            F[:, self.missing_at] *= 1 - tile[:, self.indicator]
         return F
 
-    def gaps(self, tile: Any) -> Gaps | None:
-        if self.at is None or self.noted is None or self.variances is None:
+    def missing_mask(self, tile: Any) -> MissingMask | None:
+        if self.missing_at is None or self.indicator is None or self.variances is None:
             return None
-        missing = tile[:, self.noted]
+        missing = tile[:, self.indicator]
         total = float(self.variances.sum())
-        observed = total - missing.astype(np.float64) @ self.variances[self.at]
-        some = observed > 1e-9 * total
-        factor = np.divide(total, observed, out=np.zeros_like(observed), where=some)
-        return Gaps(missing, self.at, factor.astype(missing.dtype))
+        observed = total - missing.astype(np.float64) @ self.variances[self.missing_at]
+        known = observed > 1e-9 * total
+        factor = np.divide(total, observed, out=np.zeros_like(observed), where=known)
+        return MissingMask(missing, self.missing_at, factor.astype(missing.dtype))
 
 
 class Clusters(NamedTuple):
@@ -117,7 +118,7 @@ class Clusters(NamedTuple):
 
 
 def squared_distances(
-    F: Any, C: np.ndarray, gaps: Gaps | None = None, dtype: Any = np.float64
+    F: Any, C: np.ndarray, mask: MissingMask | None = None, dtype: Any = np.float64
 ) -> tuple[np.ndarray, np.ndarray]:
     """||x||^2 - 2 x.c + ||c||^2 for each row and centre, and the size its rounding scales with.
 
@@ -126,9 +127,9 @@ def squared_distances(
     multiplied in.
     """
     if sp.issparse(F):
-        data = scratch("entries", F.data.shape, np.float64)
+        data = buffer("entries", F.data.shape, np.float64)
         np.copyto(data, F.data)
-        squared = np.multiply(data, data, out=scratch("squares", data.shape, np.float64))
+        squared = np.multiply(data, data, out=buffer("squares", data.shape, np.float64))
         x2 = csr_of(squared, F.indices, F.indptr, F.shape[1]) @ np.ones(F.shape[1])
         F = csr_of(F.data if F.dtype == dtype else data, F.indices, F.indptr, F.shape[1])
         C = C.astype(dtype, copy=False)
@@ -139,24 +140,24 @@ def squared_distances(
     squares *= -2.0
     squares += x2[:, None]
     squares += c2
-    if gaps is None:
+    if mask is None:
         return squares, x2 + c2.max()
-    squares -= gaps.missing @ (C[:, gaps.at] ** 2).T.astype(F.dtype)
-    return squares * gaps.factor[:, None], (x2 + c2.max()) * gaps.factor
+    squares -= mask.missing @ (C[:, mask.at] ** 2).T.astype(F.dtype)
+    return squares * mask.factor[:, None], (x2 + c2.max()) * mask.factor
 
 
-def differences(x: np.ndarray, c: np.ndarray, gaps: Gaps | None, which: Any) -> np.ndarray:
+def differences(x: np.ndarray, c: np.ndarray, mask: MissingMask | None, which: Any) -> np.ndarray:
     """x - c where both are known, 0 in a gap; rows ``which`` of the tile."""
-    return without_gaps(x - c, gaps, which)
+    return zero_missing(x - c, mask, which)
 
 
-def without_gaps(difference: np.ndarray, gaps: Gaps | None, which: Any) -> np.ndarray:
-    if gaps is not None:
-        difference[:, gaps.at] *= 1 - gaps.missing[which]
+def zero_missing(difference: np.ndarray, mask: MissingMask | None, which: Any) -> np.ndarray:
+    if mask is not None:
+        difference[:, mask.at] *= 1 - mask.missing[which]
     return difference
 
 
-def assign(F: Any, C: np.ndarray, gaps: Gaps | None = None) -> tuple[np.ndarray, np.ndarray]:
+def assign(F: Any, C: np.ndarray, mask: MissingMask | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Nearest centre of each row and the squared distance to it; ties go to the lowest index.
 
     The product form above decides all rows but near-ties; those are decided on differences in
@@ -165,15 +166,15 @@ def assign(F: Any, C: np.ndarray, gaps: Gaps | None = None) -> tuple[np.ndarray,
     if sp.issparse(F):
         return _assign_entries(F, C)
     C = C.astype(F.dtype, copy=False)
-    distances, size = squared_distances(F, C, gaps)
+    distances, size = squared_distances(F, C, mask)
     close = _closest(distances, size)
     labels = close.argmax(0).astype(np.int32)  # the first of them
     if np.count_nonzero(close) > labels.size:
-        _decide(labels, np.flatnonzero(np.count_nonzero(close, axis=0) > 1), F, C, gaps)
-    own = np.take(C, labels, axis=0, out=scratch("own", F.shape, F.dtype), mode="clip")
-    difference = without_gaps(np.subtract(F, own, out=own), gaps, slice(None))
+        _decide(labels, np.flatnonzero(np.count_nonzero(close, axis=0) > 1), F, C, mask)
+    own = np.take(C, labels, axis=0, out=buffer("own", F.shape, F.dtype), mode="clip")
+    difference = zero_missing(np.subtract(F, own, out=own), mask, slice(None))
     e = row_products(difference, difference)
-    return labels, e if gaps is None else e * gaps.factor
+    return labels, e if mask is None else e * mask.factor
 
 
 def _closest(distances: np.ndarray, size: np.ndarray, roundings: int = 32) -> np.ndarray:
@@ -195,61 +196,63 @@ def _assign_entries(F: Any, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return labels, np.maximum(e, 0.0), close, size
 
     longest = int(np.diff(F.indptr).max(initial=0))
-    if F.dtype != np.float32 or longest > SHORT:
+    if F.dtype != np.float32 or longest > SHORT_ROW:
         return nearest(F, np.float64, 32)[:2]
     labels, e, close, size = nearest(F, np.float32, max(32, longest))
-    unsure = np.flatnonzero((np.count_nonzero(close, axis=0) > 1) | (e < LOST * size))
+    unsure = np.flatnonzero((np.count_nonzero(close, axis=0) > 1) | (e < CANCELLATION * size))
     if unsure.size:
         labels[unsure], e[unsure] = nearest(F[unsure], np.float64, 32)[:2]
     return labels, e
 
 
-def _decide(labels: np.ndarray, tied: np.ndarray, F: np.ndarray, C: np.ndarray, gaps: Gaps | None):
+def _decide(
+    labels: np.ndarray, tied: np.ndarray, F: np.ndarray, C: np.ndarray, mask: MissingMask | None
+):
     """Labels of the rows ``tied``, from differences in float64."""
     for part in np.array_split(tied, max(1, tied.size // 256)):
         exact = np.stack(
-            [(differences(F[part], c, gaps, part).astype(np.float64) ** 2).sum(1) for c in C],
+            [(differences(F[part], c, mask, part).astype(np.float64) ** 2).sum(1) for c in C],
             axis=1,
         )
         # A tie in exact arithmetic may differ in the last digits here.
         labels[part] = (exact <= exact.min(1, keepdims=True) * (1 + 1e-12)).argmax(1)
 
 
-def distances(F: Any, C: np.ndarray, gaps: Gaps | None = None) -> np.ndarray:
+def distances(F: Any, C: np.ndarray, mask: MissingMask | None = None) -> np.ndarray:
     """Euclidean distance of each row to each centre.
 
     Where the product form has lost its digits (a row almost on a centre) differences are taken.
     """
     C = C.astype(np.float64 if sp.issparse(F) else F.dtype, copy=False)
-    squares, size = squared_distances(F, C, gaps)
+    squares, size = squared_distances(F, C, mask)
     rows, centres = np.nonzero(squares < 1e-4 * size[:, None])
     for part in np.array_split(np.arange(rows.size), max(1, rows.size // 256)):
         x = F[rows[part]].toarray() if sp.issparse(F) else F[rows[part]]
-        exact = (differences(x, C[centres[part]], gaps, rows[part]) ** 2).sum(1)
-        factor = 1.0 if gaps is None else gaps.factor[rows[part]]
+        exact = (differences(x, C[centres[part]], mask, rows[part]) ** 2).sum(1)
+        factor = 1.0 if mask is None else mask.factor[rows[part]]
         squares[rows[part], centres[part]] = exact * factor
     return np.sqrt(squares)
 
 
 def cluster_sums(
-    F: Any, w: np.ndarray, labels: np.ndarray, K: int, gaps: Gaps | None = None
+    F: Any, w: np.ndarray, labels: np.ndarray, K: int, mask: MissingMask | None = None
 ) -> tuple:
     """Sums that add: sum of w x per cluster (K x d) and sum of w per cluster.
 
     With gaps w stands for w times the row's factor, and the third sum (K x u) is the weight that
     each cluster lacks in each column with gaps.
     """
-    if gaps is not None:
-        w = w * gaps.factor
+    if mask is not None:
+        w = w * mask.factor
     weights = w.astype(F.dtype, copy=False)
     totals = np.bincount(labels, weights=w, minlength=K)
     if sp.issparse(F):
         return _sums_of_entries(F, weights, labels, K), totals
     # Column by column as it is: nothing to sort.
     members = sp.csc_array((weights, labels, np.arange(labels.size + 1)), (K, labels.size))
-    if gaps is None:
+    if mask is None:
         return members @ F, totals
-    return members @ F, totals, members @ gaps.missing
+    return members @ F, totals, members @ mask.missing
 
 
 def _sums_of_entries(F: Any, weights: np.ndarray, labels: np.ndarray, K: int) -> np.ndarray:
@@ -272,7 +275,7 @@ def update(rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, C: 
     K, rows = C.shape[0], _tall(rows, distance)
     parts = rows.map(
         lambda tile, w_, labels_: cluster_sums(
-            distance.of(tile), w_, labels_, K, distance.gaps(tile)
+            distance.features(tile), w_, labels_, K, distance.missing_mask(tile)
         ),
         w,
         labels,
@@ -290,7 +293,7 @@ def means(totals: list, distance: Distance, C: np.ndarray, n: int) -> tuple:
         C[moved] = sums[moved] / weight[moved, None]
         return C, ~moved
     known = np.repeat(weight[:, None], C.shape[1], axis=1)
-    known[:, distance.at] -= lacking[0]
+    known[:, distance.missing_at] -= lacking[0]
     some = known > 1e-9 * weight[:, None]
     C[moved] = np.divide(sums, known, out=np.zeros_like(sums), where=some)[moved]
     return C, ~moved
@@ -302,9 +305,9 @@ def label_and_sum(rows: Any, distance: Distance, w: np.ndarray, C: np.ndarray) -
     C_ = by_column(C, rows)
 
     def both(tile: Any, w_: np.ndarray) -> tuple:
-        F, gaps = distance.of(tile), distance.gaps(tile)
-        labels, e = assign(F, C_, gaps)
-        return labels, e, cluster_sums(F, w_, labels, K, gaps)
+        F, mask = distance.features(tile), distance.missing_mask(tile)
+        labels, e = assign(F, C_, mask)
+        return labels, e, cluster_sums(F, w_, labels, K, mask)
 
     labels, e = np.empty(rows.n, dtype=np.int32), np.empty(rows.n)
     totals: list[Any] = []
@@ -316,7 +319,7 @@ def label_and_sum(rows: Any, distance: Distance, w: np.ndarray, C: np.ndarray) -
 
 def _tall(rows: Any, distance: Distance) -> Any:
     """Taller tiles of CSR rows, unless the distance makes them dense."""
-    dense = distance.form is not None and distance.form.offset.any()
+    dense = distance.scaling is not None and distance.scaling.offset.any()
     return rows.tall() if rows.sparse and not dense else rows
 
 
@@ -329,13 +332,15 @@ def label(rows: Any, distance: Distance, C: np.ndarray) -> Clusters:
     """argmin_labels of the same sum: nearest centres. Weights do not enter."""
     labels, e, rows = np.empty(rows.n, dtype=np.int32), np.empty(rows.n), _tall(rows, distance)
     C_ = by_column(C, rows)
-    parts = rows.map(lambda tile: assign(distance.of(tile), C_, distance.gaps(tile)), dense=False)
+    parts = rows.map(
+        lambda tile: assign(distance.features(tile), C_, distance.missing_mask(tile)), dense=False
+    )
     for (start, stop), (some_labels, some_e) in zip(rows.bounds, parts):
         labels[start:stop], e[start:stop] = some_labels, some_e
     return Clusters(labels, e, C)
 
 
-def refill(
+def reseed_empty(
     rows: Any, distance: Distance, w: np.ndarray, clusters: Clusters, empty: np.ndarray
 ) -> np.ndarray:
     """Centres with each empty cluster moved onto the row that is farthest from all others.
@@ -348,7 +353,7 @@ def refill(
         farthest = int(e.argmax())
         if e[farthest] <= 0:
             break
-        C[k] = distance.of(rows.take(np.array([farthest])))[0]
+        C[k] = distance.features(rows.take(np.array([farthest])))[0]
         e = np.minimum(e, label(rows, distance, C[k : k + 1]).e)
     return C
 
@@ -364,7 +369,7 @@ def lloyd(
     C, empty = update(rows, distance, w, clusters.labels, clusters.C)
     for _ in range(max_sweeps):
         if empty.any():
-            C = refill(rows, distance, w, clusters._replace(C=C), empty)
+            C = reseed_empty(rows, distance, w, clusters._replace(C=C), empty)
         new, totals = label_and_sum(rows, distance, w, C)
         value = float(w @ new.e)
         if value > best:  # rounding: the last sweep brought nothing
@@ -381,7 +386,7 @@ def lloyd(
 # Starts
 
 
-def start_from_labels(
+def init_from_labels(
     rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int
 ) -> np.ndarray:
     """Weighted means of a partition; the overall mean for a cluster without weight."""
@@ -390,13 +395,13 @@ def start_from_labels(
     return update(rows, distance, w, labels, np.repeat(mean, K, axis=0))[0]
 
 
-def start_random(rows: Any, distance: Distance, a: np.ndarray, K: int, rng: Any) -> np.ndarray:
+def init_random(rows: Any, distance: Distance, a: np.ndarray, K: int, rng: Any) -> np.ndarray:
     """K different rows, drawn with probability proportional to their weight."""
     chosen = rng.choice(rows.n, size=K, replace=False, p=a / a.sum())
-    return distance.of(rows.take(chosen)).astype(np.float64)
+    return distance.features(rows.take(chosen)).astype(np.float64)
 
 
-def start_plusplus(rows: Any, distance: Distance, a: np.ndarray, K: int, rng: Any) -> np.ndarray:
+def init_plusplus(rows: Any, distance: Distance, a: np.ndarray, K: int, rng: Any) -> np.ndarray:
     """k-means++ with a few trials per centre, as in scikit-learn, but tile by tile.
 
     Each next centre is drawn with probability proportional to a_i times the squared distance to
@@ -405,21 +410,21 @@ def start_plusplus(rows: Any, distance: Distance, a: np.ndarray, K: int, rng: An
     trials = 2 + int(np.log(K))
     C = np.empty((K, distance.columns.size))
     chosen = rng.choice(rows.n, p=a / a.sum())
-    C[0] = distance.of(rows.take(np.array([chosen])))[0]
+    C[0] = distance.features(rows.take(np.array([chosen])))[0]
     e = label(rows, distance, C[:1]).e
     for k in range(1, K):
         chances = a * e
         if chances.sum() <= 0:  # fewer distinct rows than clusters
             chances = a
         candidates = rng.choice(rows.n, size=trials, p=chances / chances.sum())
-        points = distance.of(rows.take(candidates)).astype(np.float64)
+        points = distance.features(rows.take(candidates)).astype(np.float64)
         options = [np.minimum(e, label(rows, distance, point[None]).e) for point in points]
         best = int(np.argmin([a @ option for option in options]))
         C[k], e = points[best], options[best]
     return C
 
 
-def start_principal(rows: Any, distance: Distance, a: np.ndarray, K: int) -> np.ndarray:
+def init_principal(rows: Any, distance: Distance, a: np.ndarray, K: int) -> np.ndarray:
     """Labels: the weighted first principal component, sign fixed, cut at weighted quantiles.
 
     Deterministic, and the same for any order of rows and for a repeated row or its weight.
@@ -427,24 +432,24 @@ def start_principal(rows: Any, distance: Distance, a: np.ndarray, K: int) -> np.
     d, N = distance.columns.size, float(a.sum())
 
     def moments(tile: Any, a_: np.ndarray) -> tuple:
-        F = distance.of(tile)
+        F = distance.features(tile)
         return (F.T @ a_,)
 
     mean = add_up(rows.map(moments, a, dense=False))[0] / N
 
     def times(v: np.ndarray) -> np.ndarray:
         def product(tile: Any, a_: np.ndarray) -> tuple:
-            F = distance.of(tile)
+            F = distance.features(tile)
             return (F.T @ (a_ * (F @ v - mean @ v)),)
 
         out = add_up(rows.map(product, a, dense=False))[0]
         return out - mean * (a @ project(v))
 
     def project(v: np.ndarray) -> np.ndarray:
-        return rows.gather(lambda tile: distance.of(tile) @ v - mean @ v, dense=False)
+        return rows.gather(lambda tile: distance.features(tile) @ v - mean @ v, dense=False)
 
     def second_moments(tile: np.ndarray, a_: np.ndarray) -> tuple:
-        F = distance.of(tile) - mean
+        F = distance.features(tile) - mean
         return (F.T @ (a_[:, None] * F),)
 
     if d <= 2048:
@@ -484,18 +489,18 @@ def weighted_cuts(values: np.ndarray, a: np.ndarray, parts: int) -> np.ndarray:
     return lower + (upper - lower) / 2
 
 
-STARTS = ("partition", "random", "k-means++", "principal")
+INIT_METHODS = ("partition", "random", "k-means++", "principal")
 
 
-def check_start(init: Any, n: int, K: int, d: int) -> Any:
+def check_init(init: Any, n: int, K: int, d: int) -> Any:
     """A word, labels (n,) as int32, or centres (K, d) as float64."""
     if isinstance(init, str):
-        check_word("init", init, STARTS)
+        check_option("init", init, INIT_METHODS)
         return init
     given = np.asarray(init)
     if given.dtype.kind not in "iuf":
         raise TypeError(
-            f"init should be one of {', '.join(map(repr, STARTS))}, an integer array of labels or "
+            f"init should be one of {', '.join(map(repr, INIT_METHODS))}, an integer array of labels or "
             f"a float array of centres, not {type(init).__name__} of dtype {given.dtype}"
         )
     if given.ndim == 1:
@@ -518,7 +523,7 @@ def check_start(init: Any, n: int, K: int, d: int) -> Any:
     return given.astype(np.float64)
 
 
-def start_clusters(
+def init_clusters(
     rows: Any, distance: Distance, a: np.ndarray, K: int, init: Any, rng: Any
 ) -> Clusters:
     """The start every method of this package shares: centres, and each row's label.
@@ -527,24 +532,24 @@ def start_clusters(
     centres its weighted means; otherwise rows go to their nearest centre.
     """
     if isinstance(init, str) and init in ("random", "k-means++"):
-        draw = start_random if init == "random" else start_plusplus
+        draw = init_random if init == "random" else init_plusplus
         return label(rows, distance, draw(rows, distance, a, K, rng))
     if not isinstance(init, str) and init.ndim == 2:
         shift = 0.0 if rows.shift is None else rows.shift[distance.columns]
         C = init[:, distance.columns] - shift
-        return label(rows, distance, C if distance.form is None else distance.form.of(C))
+        return label(rows, distance, C if distance.scaling is None else distance.scaling.apply(C))
     if isinstance(init, str) and init == "partition":
         labels = rng.randint(K, size=rows.n).astype(np.int32)
     elif isinstance(init, str):
-        labels = start_principal(rows, distance, a, K)
+        labels = init_principal(rows, distance, a, K)
     else:
         labels = init
-    C = start_from_labels(rows, distance, a, labels, K)
+    C = init_from_labels(rows, distance, a, labels, K)
 
     def own_distance(tile: Any, own: np.ndarray) -> np.ndarray:
-        F = distance.of(tile)
+        F = distance.features(tile)
         C_ = C if sp.issparse(F) else C.astype(F.dtype)
-        squares, _ = squared_distances(F, C_, distance.gaps(tile))
+        squares, _ = squared_distances(F, C_, distance.missing_mask(tile))
         return np.maximum(squares[np.arange(own.size), own], 0.0)
 
     e = rows.gather(own_distance, labels, dense=False)

@@ -8,28 +8,28 @@ import numpy as np
 
 from ._arrays import add_up
 from ._kmeans import cluster_sums
-from ._preprocessing import Encoded
+from ._preprocessing import Design
 
 # Columns named for each cluster.
 SHOWN = 10
 
 
 def describe_clusters(
-    encoded: Encoded, w: np.ndarray, labels: np.ndarray, K: int
+    design: Design, w: np.ndarray, labels: np.ndarray, K: int
 ) -> dict[str, np.ndarray]:
     """Means of each column inside and outside each cluster (K x d), over observed values, and
     their difference in starting standard deviations; sizes and weights of the clusters."""
-    rows, absent = encoded.rows, encoded.layout.absent
+    rows, missing_indicator = design.rows, design.column_map.missing_indicator
     sums, totals = add_up(
         rows.map(lambda tile, w_, own: cluster_sums(tile, w_, own, K), w, labels, dense=False)
     )
-    gappy = np.flatnonzero(absent >= 0)
+    gappy = np.flatnonzero(missing_indicator >= 0)
     known = np.repeat(totals[:, None], rows.d, axis=1)
-    known[:, gappy] -= sums[:, absent[gappy]]
+    known[:, gappy] -= sums[:, missing_indicator[gappy]]
     inside = _divide(sums, known)
     rest = _divide(sums.sum(0) - sums, known.sum(0) - known)
-    sd = encoded.columns.sd.copy()
-    sd[gappy] /= np.sqrt(np.maximum(1.0 - encoded.columns.mean[absent[gappy]], 1e-12))
+    sd = design.stats.sd.copy()
+    sd[gappy] /= np.sqrt(np.maximum(1.0 - design.stats.mean[missing_indicator[gappy]], 1e-12))
     difference = _divide(inside - rest, np.broadcast_to(sd, inside.shape))
     difference[np.isnan(inside) | np.isnan(rest)] = 0.0
     shift = 0.0 if rows.shift is None else rows.shift
@@ -51,7 +51,7 @@ def summarise_clusters(model: Any) -> list[dict]:
     profile, encoder = model._profile, model.encoder_
     if encoder is not None:
         names = list(encoder.get_feature_names_out())
-        notes = encoder.layout().notes
+        notes = encoder._column_map().notes
         recipes = [encoder.recipes_[s] for s in encoder.sources_]
     else:
         d = profile["inside"].shape[1]

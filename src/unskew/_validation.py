@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._buffers import LARGE
+from ._buffers import LARGE_N
 
 
 def find_columns(named: Any, names: np.ndarray | None, d: int, parameter: str) -> np.ndarray:
@@ -36,7 +36,7 @@ def find_columns(named: Any, names: np.ndarray | None, d: int, parameter: str) -
             if where.size == 0:
                 raise ValueError(
                     f"{parameter} names {one!r}, which is not a column of X; columns: "
-                    f"{some(list(names))}"
+                    f"{abbreviate(list(names))}"
                 )
             found.append(int(where[0]))
         elif isinstance(one, int) and not isinstance(one, bool):
@@ -58,7 +58,7 @@ def _has_text(named: Any) -> bool:
         return False
 
 
-def some(names: Any, most: int = 8, quoted: bool = True) -> str:
+def abbreviate(names: Any, most: int = 8, quoted: bool = True) -> str:
     """The first few of a list, in words."""
     shown = ", ".join(map(repr if quoted else str, list(names)[:most]))
     return shown + (f", ... ({len(names)} in all)" if len(names) > most else "")
@@ -87,7 +87,7 @@ def check_number(
         raise ValueError(f"{name}={value!r} should be finite")
 
 
-def check_word(name: str, value: Any, words: tuple[str | None, ...]) -> None:
+def check_option(name: str, value: Any, words: tuple[str | None, ...]) -> None:
     if not ((value is None or isinstance(value, str)) and value in words):
         raise ValueError(f"{name}={value!r} should be one of {', '.join(map(repr, words))}")
 
@@ -96,7 +96,7 @@ def check_weights(sample_weight: Any, n: int) -> np.ndarray:
     """Design weights as float64: one per row, finite, none negative, not all zero."""
     if sample_weight is None:
         # Of many rows, one number that stands for all: n float64 less to hold, here and below.
-        return np.ones(n) if n < LARGE else np.broadcast_to(np.float64(1.0), (n,))
+        return np.ones(n) if n < LARGE_N else np.broadcast_to(np.float64(1.0), (n,))
     if isinstance(sample_weight, numbers.Real):
         sample_weight = np.full(n, sample_weight)
     given = np.asarray(sample_weight)
@@ -120,7 +120,7 @@ def check_weights(sample_weight: Any, n: int) -> np.ndarray:
     return a
 
 
-def in_native_order(X: Any) -> Any:
+def to_native_byteorder(X: Any) -> Any:
     """Arrays whose bytes are in the order of another machine, in that of this one: they are still
     float32, which scikit-learn does not see."""
     if isinstance(X, np.ndarray) and not X.dtype.isnative:

@@ -29,61 +29,63 @@ AT_THE_BOUND = 0.01
 
 
 @dataclass(frozen=True)
-class Piece:
+class BlockGradient:
     """One rectangle of the balance: pairs, form, and sums over the rows of the fit."""
 
     pairs: _balance.Pairs
     form: str
-    message: tuple
+    coefs: tuple
 
 
 @dataclass(frozen=True)
-class RowWeights:
-    pieces: tuple[Piece, ...]
+class WeightModel:
+    pieces: tuple[BlockGradient, ...]
     inertia_rate: float
     balance_rate: float
     own: _balance.Treatments | None
     coefficients: np.ndarray
     r2: float
 
-    def of(self, rows: Any, e: np.ndarray) -> np.ndarray:
+    def predict(self, rows: Any, e: np.ndarray) -> np.ndarray:
         """u for each row; e are squared distances to the nearest centre."""
         return np.maximum(self._linear(rows, e), 0.0)
 
     def _linear(self, rows: Any, e: np.ndarray) -> np.ndarray:
-        return _design(rows, self.own, self._pull(rows, e)) @ self.coefficients
+        return _design(rows, self.own, self._reduced_gradient(rows, e)) @ self.coefficients
 
-    def _pull(self, rows: Any, e: np.ndarray) -> np.ndarray:
-        pull = self.inertia_rate * e
+    def _reduced_gradient(self, rows: Any, e: np.ndarray) -> np.ndarray:
+        reduced_gradient = self.inertia_rate * e
         for piece in self.pieces:
             term: Any = _balance.make_balance(rows, piece.pairs, piece.form, 0)
-            pull = pull + self.balance_rate * term.row_gradient(piece.message)
-        return pull
+            reduced_gradient = reduced_gradient + self.balance_rate * term.gradient_from(
+                piece.coefs
+            )
+        return reduced_gradient
 
 
-def _design(rows: Any, own: _balance.Treatments | None, pull: np.ndarray) -> Any:
-    parts = [sp.csr_array(np.column_stack([np.ones(rows.n), pull]))]
+def _design(rows: Any, own: _balance.Treatments | None, reduced_gradient: np.ndarray) -> Any:
+    parts = [sp.csr_array(np.column_stack([np.ones(rows.n), reduced_gradient]))]
     if own is not None and len(own):
         parts.append(indicators(rows, own))
     return sp.hstack(parts, format="csr")
 
 
-def learn_row_weights(
+def fit_weight_model(
     problem: Problem, w: np.ndarray, e: np.ndarray, own: _balance.Treatments | None
-) -> RowWeights | None:
+) -> WeightModel | None:
     """None where weights do not follow from the row: without a spread term."""
     if not problem.spread_rate > 0:
         return None
     pieces: tuple = ()
     if problem.balance is not None and problem.balance_rate > 0:
         pieces = tuple(
-            Piece(pairs, term.form, term.value_and_message(w)[1])
-            for pairs, term in zip(problem.balance.rectangles, problem.balance.explicit())
+            BlockGradient(pairs, term.form, term.value_and_coefs(w)[1])
+            for pairs, term in zip(problem.balance.pair_blocks, problem.balance.explicit())
         )
-    blank = RowWeights(pieces, problem.inertia_rate, problem.balance_rate, own, np.zeros(0), 0.0)
+    blank = WeightModel(pieces, problem.inertia_rate, problem.balance_rate, own, np.zeros(0), 0.0)
     u = w * problem.inverse_a
-    A = _design(problem.rows, own, blank._pull(problem.rows, e))
-    free = (problem.a > 0) & (u > AT_THE_BOUND * problem.total / problem.N)
+    A = _design(problem.rows, own, blank._reduced_gradient(problem.rows, e))
+    free = (problem.a > 0) & (u > AT_THE_BOUND * problem.weight_sum / problem.design_sum)
     weight = np.where(free, problem.a, 0.0)
     # Columns at one size, so that the pull is not taken for a multiple of the others.
     size = np.sqrt(np.asarray((A.multiply(A)).T @ weight).ravel() / weight.sum())
@@ -93,9 +95,13 @@ def learn_row_weights(
     coefficients = np.linalg.lstsq(gram, scaled.T @ (weight * u), rcond=1e-13)[0] / size
     found = np.maximum(A @ coefficients, 0.0)
     a = problem.a
-    mean = float(a @ u) / problem.N
+    mean = float(a @ u) / problem.design_sum
     total = float(a @ (u - mean) ** 2)
-    r2 = 1.0 - float(a @ (u - found) ** 2) / total if total > 1e-20 * problem.N * mean**2 else 1.0
-    return RowWeights(
+    r2 = (
+        1.0 - float(a @ (u - found) ** 2) / total
+        if total > 1e-20 * problem.design_sum * mean**2
+        else 1.0
+    )
+    return WeightModel(
         pieces, problem.inertia_rate, problem.balance_rate, own, coefficients, float(r2)
     )

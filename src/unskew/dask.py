@@ -22,24 +22,24 @@ from sklearn.utils.validation import check_is_fitted
 from ._arrays import add_up
 from ._data.sources import (
     Blocks,
-    KeptBlocks,
+    CachedBlocks,
     NpyFile,
-    as_stored,
+    cast_block,
     check_block,
-    refuse_non_finite,
-    storage_of,
+    check_finite,
+    storage_dtype,
 )
 from ._data.tables import EncodedBlock, TableBlocks
 from ._data.tiled import (
-    GROUP,
-    Rows,
-    aligned,
-    cut,
-    expanded,
-    for_a_tile,
-    stacked,
+    TILES_PER_GROUP,
+    TiledMatrix,
+    as_aligned,
+    bounds_from_sizes,
+    convert_tile,
+    copy_if_tile,
+    split_range,
+    tile_buffer,
     tile_rows_of_blocks,
-    without_the_tile,
 )
 from ._io import need
 from ._parallel import one_blas_thread
@@ -67,25 +67,27 @@ class Shape(NamedTuple):
     dtype: np.dtype
     shift: np.ndarray | None
     sparse: bool = False
-    resident: bool = False
+    in_memory: bool = False
 
 
 def on_block(
-    block: Any, work: bytes, vectors: list[np.ndarray], shift: Any, dtype: str, adds: bool
+    block: Any, work: bytes, vectors: list[np.ndarray], shift: Any, dtype: str, additive: bool
 ) -> Any:
     """Results of a kernel for each tile of a block, or their sums over groups of tiles."""
     pickle = need("cloudpickle", "dask", "DaskDCKM")
-    kernel, message = pickle.loads(work)
-    block, *vectors = (aligned(array) for array in (block, *vectors))
-    out, bounds = [], cut(0, len(block), tile_rows_of_blocks(block.shape[1]))
+    kernel, coefs = pickle.loads(work)
+    block, *vectors = (as_aligned(array) for array in (block, *vectors))
+    out, bounds = [], split_range(0, len(block), tile_rows_of_blocks(block.shape[1]))
     with one_blas_thread():
         for start, stop in bounds:
-            tile = expanded(block[start:stop], np.dtype(dtype), shift, for_a_tile)
+            tile = convert_tile(block[start:stop], np.dtype(dtype), shift, tile_buffer)
             parts = [v[start:stop] for v in vectors]
-            result = kernel(tile, *parts, *(() if message is None else (message,)))
-            out.append(without_the_tile(result, tile))
-    if adds:
-        return [tuple(add_up(out[slice(*group)])) for group in cut(0, len(out), GROUP)]
+            result = kernel(tile, *parts, *(() if coefs is None else (coefs,)))
+            out.append(copy_if_tile(result, tile))
+    if additive:
+        return [
+            tuple(add_up(out[slice(*group)])) for group in split_range(0, len(out), TILES_PER_GROUP)
+        ]
     return packed(out, [stop - start for start, stop in bounds])
 
 
@@ -110,7 +112,7 @@ class Packed(NamedTuple):
 
     def results(self) -> Iterator[Any]:
         """As they were before they were packed."""
-        for start, stop in stacked(self.sizes):
+        for start, stop in bounds_from_sizes(self.sizes):
             each = tuple(v[start:stop] for v in self.vectors)
             yield each if self.tuples else each[0]
 
@@ -122,9 +124,9 @@ def some_rows(block: Any, which: np.ndarray) -> np.ndarray:
 def make_block(load: Callable, item: Any, dtype: str | None, name: str, number: int) -> np.ndarray:
     """A block as rows next to each other, checked."""
     block = check_block(load(item), name, number)
-    stored = storage_of(block.dtype if dtype is None else dtype, name)
-    block = as_stored(block, stored, name, number)
-    refuse_non_finite(block, f"{name}, block {number}", 0)
+    stored = storage_dtype(block.dtype if dtype is None else dtype, name)
+    block = cast_block(block, stored, name, number)
+    check_finite(block, f"{name}, block {number}", 0)
     return block
 
 
@@ -139,7 +141,7 @@ class EncodedFrame:
         self.encoder = encoder
 
     def __call__(self, frame: Any) -> np.ndarray:
-        return self.encoder.read(frame).matrix
+        return self.encoder._encode(frame).matrix
 
 
 class ReadNpy:
@@ -251,7 +253,11 @@ class Held(NamedTuple):
 
     def bounds(self) -> list[tuple[int, int]]:
         step = tile_rows_of_blocks(self.d)
-        return [tile for start, stop in stacked(self.sizes) for tile in cut(start, stop, step)]
+        return [
+            tile
+            for start, stop in bounds_from_sizes(self.sizes)
+            for tile in split_range(start, stop, step)
+        ]
 
 
 def on_made_block(how: tuple, *arguments: Any) -> Any:
@@ -262,7 +268,7 @@ def rows_of_made_block(how: tuple, which: np.ndarray) -> np.ndarray:
     return some_rows(make_block(*how), which)
 
 
-class ClusterRows(Rows):
+class ClusterRows(TiledMatrix):
     """Rows whose blocks are on the workers; ``map`` sends one task per block."""
 
     def __init__(self, X: Held, *, shift: np.ndarray | None = None, n_threads: int | None = None):
@@ -275,19 +281,19 @@ class ClusterRows(Rows):
     def with_shift(self, shift: np.ndarray | None) -> ClusterRows:
         return ClusterRows(self.X, shift=shift)
 
-    def some(self, most: int) -> ClusterRows:
+    def subsample(self, most: int) -> ClusterRows:
         """Every so many-th block."""
         few = ClusterRows(self.X, shift=self.shift)
         few.chosen = self.chosen[:: -(-self.n // most)]
-        ends = stacked(self.X.sizes)
+        ends = bounds_from_sizes(self.X.sizes)
         step = tile_rows_of_blocks(self.d)
-        few.places = [tile for b in few.chosen for tile in cut(*ends[b], step)]
-        few.bounds = stacked([stop - start for start, stop in few.places])
+        few.source_bounds = [tile for b in few.chosen for tile in split_range(*ends[b], step)]
+        few.bounds = bounds_from_sizes([stop - start for start, stop in few.source_bounds])
         few.n = few.bounds[-1][1]
         return few
 
     def tile(self, number: int, dense: bool = True) -> Any:
-        start, stop = self.places[number]
+        start, stop = self.source_bounds[number]
         return self.take(np.arange(start, stop))
 
     def take(self, which: np.ndarray) -> np.ndarray:
@@ -314,21 +320,21 @@ class ClusterRows(Rows):
         self,
         kernel: Callable,
         *vectors: np.ndarray,
-        message: Any = None,
+        coefs: Any = None,
         dense: bool = True,
-        adds: bool = False,
+        additive: bool = False,
     ) -> Iterator[Any]:
         pickle = need("cloudpickle", "dask", "DaskDCKM")
-        work = pickle.dumps((kernel, message))
+        work = pickle.dumps((kernel, coefs))
         sizes = [self.X.sizes[b] for b in self.chosen]
 
         def call(block: int, start: int, stop: int) -> Any:
             parts = [np.ascontiguousarray(v[start:stop]) for v in vectors]
-            return self._task(block, on_block, work, parts, self.shift, str(self.dtype), adds)
+            return self._task(block, on_block, work, parts, self.shift, str(self.dtype), additive)
 
         calls = [
             lambda b=b, s=s, t=t: call(b, s, t)
-            for b, (s, t) in zip(self.chosen, stacked(sizes))
+            for b, (s, t) in zip(self.chosen, bounds_from_sizes(sizes))
             if t > s
         ]
         for results in self.X.cluster.in_order(calls):
@@ -343,7 +349,7 @@ class ClusterRows(Rows):
         yield from map(function, items)
 
     @contextmanager
-    def threads(self) -> Iterator[Rows]:
+    def threads(self) -> Iterator[TiledMatrix]:
         with one_blas_thread():
             yield self
 
@@ -423,14 +429,14 @@ class DaskDCKM(DCKM):
         return cluster
 
     # ------------------------------------------------------------------------------------- door
-    def _outside(self, X: Any) -> Any:
+    def _open_source(self, X: Any) -> Any:
         kind = type(X).__module__.split(".")[0]
         if kind in ("dask", "dask_expr") and hasattr(X, "to_delayed"):
             cluster = self._cluster()
             if hasattr(X, "npartitions") and hasattr(X, "columns"):
                 return self._frame(X, cluster)
             return self._array(X, cluster)
-        source = super()._outside(X)
+        source = super()._open_source(X)
         if source is None or isinstance(source, TableBlocks):
             return source
         cluster = self._cluster()
@@ -438,7 +444,7 @@ class DaskDCKM(DCKM):
         if isinstance(source, NpyFile):
             step = tile_rows_of_blocks(d)
             rows = max(step, 2**24 // (d * step) * step)
-            items: list = cut(0, n, rows)
+            items: list = split_range(0, n, rows)
             load: Callable = ReadNpy(source)
             sizes = [stop - start for start, stop in items]
         else:
@@ -458,7 +464,7 @@ class DaskDCKM(DCKM):
             raise ValueError(f"X has shape {X.shape}; a dask array should have rows and columns")
         if len(X.chunks[1]) > 1:
             X = X.rechunk({1: -1})
-        d, dtype = int(X.shape[1]), storage_of(X.dtype, "dask array")
+        d, dtype = int(X.shape[1]), storage_dtype(X.dtype, "dask array")
         parts = list(X.to_delayed().ravel())
         sizes = list(X.chunks[0])
         if np.isnan(sizes).any():
@@ -481,15 +487,15 @@ class DaskDCKM(DCKM):
         sizes = list(cluster.in_order([lambda p=p: cluster.submit(length, p) for p in parts]))
         return TableBlocks(FrameReader(cluster, parts, sizes, list(X.columns)))
 
-    def _rows_of(self, matrix: Any) -> Any:
+    def _as_tiled(self, matrix: Any) -> Any:
         if isinstance(matrix, Held):
             return ClusterRows(matrix)
         if isinstance(matrix, Blocks):
             # The workers hold what is encoded; nothing is kept on the driver's disk.
-            load = matrix.load.made if isinstance(matrix.load, KeptBlocks) else matrix.load
+            load = matrix.load.made if isinstance(matrix.load, CachedBlocks) else matrix.load
             if isinstance(load, EncodedBlock):
                 return ClusterRows(self._encoded(matrix, load))
-        return super()._rows_of(matrix)
+        return super()._as_tiled(matrix)
 
     def _encoded(self, matrix: Blocks, load: EncodedBlock) -> Held:
         """Blocks of tables, encoded on the workers."""

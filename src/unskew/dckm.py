@@ -19,12 +19,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _effects, _kmeans, _solver
-from ._base import TO_THE_CALLER, _Decorrelator, spoken, whole_or_not_at_all, with_callbacks
-from ._kmeans import Clusters, Distance, check_start, start_clusters
-from ._preprocessing import Encoded
-from ._solver import Progress, best_so_far, note_best, open_checkpoint, within
+from ._base import FIT_STACKLEVEL, _Decorrelator, rollback_on_error, verbose_logging, with_callbacks
+from ._kmeans import Clusters, Distance, check_init, init_clusters
+from ._preprocessing import Design
+from ._solver import Snapshot, nested, open_checkpoint, pack_best, unpack_best
 from ._summaries import describe_clusters, describe_effects, summarise_clusters
-from ._validation import check_number, check_weights, check_word
+from ._validation import check_number, check_option, check_weights
 
 logger = logging.getLogger("unskew")
 
@@ -33,7 +33,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     """Decorrelated k-means: clusters that do not follow how the data were gathered.
 
     Learns centres, labels and one weight per row together. With a = sample_weight, N = sum(a), w =
-    a m, it minimises over m >= 0 with sum(a m) = N (``scale="relative"``)
+    a m, it minimises over m >= 0 with sum(a m) = N (``objective="normalized"``)
 
         J =   inertia(w) / (N V0)                      inertia = sum_i w_i ||x_i - C[label_i]||^2
             + balance_strength * balance(w) / B0       balance = sum of D**2
@@ -50,13 +50,13 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
 
     Weights serve two masters: the balance, and the inertia, which lowers the weight of rows far
     from their centre. So the effective size is below 1 also where there is nothing to balance;
-    ``spread_strength`` and ``min_effective_size`` limit both.
+    ``spread_strength`` and ``min_effective_sample_size`` limit both.
 
     The two solvers. "descent" lowers J by its true gradient: k-means to its end at fixed weights,
     then up to 20 quasi-Newton steps on the weights, in turn; J never rises, and the fit ends when a
     round brings less than ``tol`` of J. "paper" repeats the published procedure step by step (one
     sweep of k-means, one accelerated gradient step, an absolute tolerance, half the gradient of the
-    inertia); its early end is part of what it finds, its J (``scale="paper"``) has no useful
+    inertia); its early end is part of what it finds, its J (``objective="paper"``) has no useful
     minimiser when run on. Use it to reproduce, "descent" for work.
 
     Parameters
@@ -64,22 +64,22 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     n_clusters : int, default=8
         Number of clusters.
     balance_strength, spread_strength : float or None
-        See J; lambda1 and lambda2 of the paper under ``scale="paper"``. None: 1 and 0.1 where
+        See J; lambda1 and lambda2 of the paper under ``objective="paper"``. None: 1 and 0.1 where
         suspects are named, 0.2 and 0.3 over all pairs, where groups are correlations too and a
         strong balance takes them apart (docs/results/defaults.md); 0.01 and 10 on the paper's
         scale.
     mass_strength : float or None
-        lambda3, with ``scale="paper", solver="paper"`` only, where None means 1.
-    scale : {"relative", "paper"}, default="relative"
-        "relative": J above. "paper": inertia + lambda1 balance + lambda2 ||w||^2 + lambda3
+        lambda3, with ``objective="paper", solver="paper"`` only, where None means 1.
+    objective : {"normalized", "paper"}, default="normalized"
+        "normalized": J above. "paper": inertia + lambda1 balance + lambda2 ||w||^2 + lambda3
         (sum(w) - 1)^2, D not divided; with "descent" sum(w) = 1 is held instead of the last term,
         because the paper's J falls to 0 with the weights.
     solver : {"descent", "paper"}, default="descent"
         See above. "paper" does not hold the suspects' shares.
     suspects : str, int, list of names or indices, boolean mask, or None
         Columns through which the bias came in (site, scanner, channel). None: all pairs.
-    cluster_on : {"rest", "all"}, default="rest"
-        "rest": suspects are balanced but are not part of the distance; "all": they are.
+    cluster_on : {"non_suspects", "all"}, default="non_suspects"
+        "non_suspects": suspects are balanced but are not part of the distance; "all": they are.
     column_scale : {"sd", "idf"} or None, default=None
         Scales of the columns in the distance (the balance does not depend on scales). "sd": one
         over the standard deviation. "idf": rare words count more: columns of two values, absent
@@ -97,7 +97,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         weights have to undo the selection only; weights then follow balance and spread alone. New
         rows need their suspects' values. Starts come from the raw rows, from rows with the suspects
         regressed out, and (both) from the weights-only solution, which may be kept as it is;
-        see ``starts_``.
+        see ``candidates_``.
     effect_degree : int in 1..5 or "bins", default=1
         Effects of suspects that are numbers: polynomials of that degree, or one per quantile bin.
     effect_ridge : float, default=1e-3
@@ -111,7 +111,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     max_iter, tol : int, float, default=100, 1e-4
         At most so many rounds; done when a round lowers J by no more than ``tol`` of itself
         ("descent") or changes it by less than ``tol`` ("paper").
-    min_effective_size : float in (0, 1] or None
+    min_effective_sample_size : float in (0, 1] or None
         Floor for ``effective_sample_size_``, held inside the fit: a step that would leave it is
         pulled back to it and taken only if J falls.
     margins : dict or None
@@ -160,7 +160,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         sum_i w_i ||x_i - C[label_i]||^2.
     objective_, history_ : float, dict of arrays
         J at the end; J and its terms after each iteration.
-    imbalance_, imbalance_start_ : float
+    imbalance_, initial_imbalance_ : float
         balance(w) after and before.
     effective_sample_size_ : float
         As a share: sum(a m)**2 / (N sum(a m**2)).
@@ -177,11 +177,11 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     margins_, margin_distance_ : dict, float, or None
         For each known share what was wanted, what it was at the start and what was reached; the
         largest distance that is left.
-    weights_for_r2_ : float or None
-        How well ``weights_for`` gives back ``weights_``.
+    _weights_r2 : float or None
+        How well ``predict_weights`` gives back ``weights_``.
     suspect_effects_ : list of dicts, or None
         With ``adjust`` "effects" or "both": what each value of a suspect does to each column.
-    starts_ : list of dicts
+    candidates_ : list of dicts
         With ``adjust`` "effects" or "both": where each kind of start ended, what the choice among
         them saw, and which was chosen.
 
@@ -226,10 +226,10 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         balance_strength=None,
         spread_strength=None,
         mass_strength=None,
-        scale="relative",
+        objective="normalized",
         solver="descent",
         suspects=None,
-        cluster_on="rest",
+        cluster_on="non_suspects",
         column_scale=None,
         row_scale=None,
         adjust="weights",
@@ -239,7 +239,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         n_init=10,
         max_iter=100,
         tol=1e-4,
-        min_effective_size=None,
+        min_effective_sample_size=None,
         margins=None,
         margin_strength=100.0,
         encoder=None,
@@ -255,7 +255,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         self.balance_strength = balance_strength
         self.spread_strength = spread_strength
         self.mass_strength = mass_strength
-        self.scale = scale
+        self.objective = objective
         self.solver = solver
         self.suspects = suspects
         self.cluster_on = cluster_on
@@ -268,7 +268,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
-        self.min_effective_size = min_effective_size
+        self.min_effective_sample_size = min_effective_sample_size
         self.margins = margins
         self.margin_strength = margin_strength
         self.encoder = encoder
@@ -289,13 +289,13 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                 )
         check_number("n_clusters", self.n_clusters, numbers.Integral, low=1)
         check_number("n_init", self.n_init, numbers.Integral, low=1)
-        check_word("cluster_on", self.cluster_on, ("rest", "all"))
-        check_word("adjust", self.adjust, ("weights", "effects", "both"))
+        check_option("cluster_on", self.cluster_on, ("non_suspects", "all"))
+        check_option("adjust", self.adjust, ("weights", "effects", "both"))
         if self.effect_degree != "bins":
             check_number("effect_degree", self.effect_degree, numbers.Integral, low=1, high=5)
         check_number("effect_ridge", self.effect_ridge, low=0)
-        check_word("column_scale", self.column_scale, (None, "sd", "idf"))
-        check_word("row_scale", self.row_scale, (None, "unit", "auto"))
+        check_option("column_scale", self.column_scale, (None, "sd", "idf"))
+        check_option("row_scale", self.row_scale, (None, "unit", "auto"))
         if self.adjust != "weights":
             if self.suspects is None:
                 raise ValueError(
@@ -308,9 +308,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                         f"{name}={getattr(self, name)!r} should go with adjust='weights': effects "
                         "are taken out of the columns as they are"
                     )
-            if self.solver == "paper" or self.scale == "paper":
+            if self.solver == "paper" or self.objective == "paper":
                 raise ValueError(
-                    f"adjust={self.adjust!r} should go with scale='relative' and solver='descent'"
+                    f"adjust={self.adjust!r} should go with objective='normalized' and solver='descent'"
                 )
         super()._check_parameters()
 
@@ -335,15 +335,15 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         -------
         self
         """
-        with whole_or_not_at_all(self), spoken(self.verbose):
+        with rollback_on_error(self), verbose_logging(self.verbose):
             self._check_parameters()
-            encoded = self._at_the_door(X, sample_weight, self.cluster_on)
-            rows, a, K = encoded.rows, encoded.a, self._K
+            design = self._prepare(X, sample_weight, self.cluster_on)
+            rows, a, K = design.rows, design.a, self._K
             present = int((a > 0).sum())
             if present < K:
                 of_weight = " of positive weight" if present < rows.n else ""
                 raise ValueError(f"n_clusters={K} should be <= n_samples={present}{of_weight}")
-            init = check_start(self.init, rows.n, K, rows.d)
+            init = check_init(self.init, rows.n, K, rows.d)
             random = isinstance(init, str) and init != "principal"
             n_init = self.n_init if random else 1
             rng = check_random_state(self.random_state)
@@ -353,34 +353,34 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
                 context = self._init_callback_context(max_subtasks=n_init)
                 context.call_on_fit_task_begin(estimator=self, X=X)
             with rows.threads():
-                self.__dict__.pop("starts_", None)  # of an earlier fit
+                self.__dict__.pop("candidates_", None)  # of an earlier fit
                 if self.adjust == "weights":
-                    checkpoint, *kept = open_checkpoint(self, encoded, seeds)
-                    posed, best = self._fit_weights(encoded, init, context, checkpoint, *kept)
-                    self._store(posed, best)
-                    self._store_clusters(encoded, best)
+                    checkpoint, *kept = open_checkpoint(self, design, seeds)
+                    fit_problem, best = self._fit_weights(design, init, context, checkpoint, *kept)
+                    self._store(fit_problem, best)
+                    self._store_clusters(design, best)
                     if checkpoint is not None:
                         checkpoint.remove()
                 else:
-                    self._fit_effects(encoded, init, seeds, context)
+                    self._fit_effects(design, init, seeds, context)
             if context is not None:
                 context.call_on_fit_task_end(estimator=self, X=X)
         return self
 
-    def _fit_weights(self, encoded: Encoded, init, context, checkpoint, before, seeds):
-        rows, a, K, n_init = encoded.rows, encoded.a, self._K, seeds.size - 1
-        posed = self._make_problem(encoded, encoded.distance, seeds[-1])
-        solve = _solver.follow_paper if self.solver == "paper" else _solver.descend
+    def _fit_weights(self, design: Design, init, context, checkpoint, before, seeds):
+        rows, a, K, n_init = design.rows, design.a, self._K, seeds.size - 1
+        fit_problem = self._make_problem(design, design.distance, seeds[-1])
+        solve = _solver.solve_paper if self.solver == "paper" else _solver.alternate
         best, first, resume = None, 0, None
         if before is not None:
-            first, found = before.facts["start"], best_so_far(before)
+            first, found = before.facts["restart"], unpack_best(before)
             best = None if found is None else _solver.Solution(**found)
             resume = before if before.facts["begun"] else None
 
-        def stand(begun: bool = True) -> Progress:
-            return note_best(best, seeds, number + (not begun), begun)
+        def snapshot(begun: bool = True) -> Snapshot:
+            return pack_best(best, seeds, number + (not begun), begun)
 
-        keep = None if checkpoint is None else within(checkpoint.keep, stand)
+        save = None if checkpoint is None else nested(checkpoint.save_if_due, snapshot)
         for number, seed in enumerate(seeds[:-1]):
             if number < first:
                 continue
@@ -393,9 +393,15 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
             start, at, n, tol = [None], resume, self.max_iter, self.tol
             if at is None:
                 random = np.random.RandomState(seed)
-                start = [start_clusters(rows, encoded.distance, a, K, init, random)]
+                start = [init_clusters(rows, design.distance, a, K, init, random)]
             found = solve(
-                posed.problem, start.pop(), max_iter=n, tol=tol, watch=watch, keep=keep, resume=at
+                fit_problem.problem,
+                start.pop(),
+                max_iter=n,
+                tol=tol,
+                watch=watch,
+                save=save,
+                resume=at,
             )
             resume = at = None
             if self.verbose:
@@ -412,66 +418,68 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
             if best is None or found.objective < best.objective:
                 best = found
             if checkpoint is not None and number + 1 < n_init:
-                checkpoint.keep(lambda: stand(begun=False))
-        return posed, best
+                checkpoint.save_if_due(lambda: snapshot(begun=False))
+        return fit_problem, best
 
-    def _fit_effects(self, encoded: Encoded, init: Any, seeds: np.ndarray, context: Any) -> None:
-        if encoded.rows.sparse:
+    def _fit_effects(self, design: Design, init: Any, seeds: np.ndarray, context: Any) -> None:
+        if design.rows.sparse:
             raise ValueError(
                 f"adjust={self.adjust!r} makes rows dense, and X is sparse; give a dense array or "
                 "use adjust='weights'"
             )
-        checkpoint, before, seeds = open_checkpoint(self, encoded, seeds)
+        checkpoint, before, seeds = open_checkpoint(self, design, seeds)
         # Corrected features against suspects; the other direction would see the footprint again.
-        forward = [p for p in encoded.rectangles if not np.isin(p.features, encoded.suspects).any()]
-        narrow = encoded._replace(rectangles=forward)
-        posed = self._make_problem(narrow, encoded.distance, seeds[-1])
-        effects = _effects.make_effects(encoded, self.effect_degree)
+        forward = [p for p in design.pair_blocks if not np.isin(p.features, design.suspects).any()]
+        narrow = design._replace(pair_blocks=forward)
+        fit_problem = self._make_problem(narrow, design.distance, seeds[-1])
+        effects = _effects.make_effects(design, self.effect_degree)
 
-        def start_on(distance: Distance, seed: int) -> Clusters:
+        def init_on(distance: Distance, seed: int) -> Clusters:
             generator = np.random.RandomState(seed)
-            return start_clusters(encoded.rows, distance, encoded.a, self._K, init, generator)
+            return init_clusters(design.rows, distance, design.a, self._K, init, generator)
 
         sub = None
         if context is not None:
             sub = context.subcontext(task_name="start", max_subtasks=3 * self.max_iter)
             sub.call_on_fit_task_begin(estimator=self)
-        chosen, self.starts_ = _effects.fit_from_all_sides(
-            posed.problem,
-            encoded,
+        chosen, self.candidates_ = _effects.fit_candidates(
+            fit_problem.problem,
+            design,
             effects,
-            start_on,
+            init_on,
             seeds,
             weigh=self.adjust == "both",
             ridge=float(self.effect_ridge),
             max_iter=self.max_iter,
             tol=self.tol,
             watch=self._watcher(sub, self.verbose > 1),
-            keep=None if checkpoint is None else checkpoint.keep,
+            save=None if checkpoint is None else checkpoint.save_if_due,
             resume=before,
         )
         if sub is not None:
             sub.call_on_fit_task_end(estimator=self)
         if self.verbose:
-            for told in self.starts_:
-                logger.info("start %s: %s", told["start"], told)
-        ended = posed._replace(problem=chosen.problem)
-        if chosen.start != _effects.ALONE:
-            # The weights did not look at the inertia: nor does weights_for.
-            ended = posed._replace(problem=chosen.problem._replace(inertia_rate=0.0))
+            for unknowns in self.candidates_:
+                logger.info("start %s: %s", unknowns["start"], unknowns)
+        ended = fit_problem._replace(problem=chosen.problem)
+        if chosen.init != _effects.WEIGHTS_ONLY:
+            # The weights did not look at the inertia: nor does predict_weights.
+            ended = fit_problem._replace(problem=chosen.problem._replace(inertia_rate=0.0))
         elif chosen.problem.balance is not None:
-            ended = ended._replace(B0=chosen.problem.balance.value(encoded.a))
+            ended = ended._replace(B0=chosen.problem.balance.value(design.a))
         self._store(ended, chosen.solution)
-        self._store_clusters(encoded._replace(distance=chosen.fit.distance), chosen.solution)
+        self._store_clusters(design._replace(distance=chosen.fit.distance), chosen.solution)
         if checkpoint is not None:
             checkpoint.remove()
         names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
-        for source in _effects.tied_sources(encoded, chosen.fit.clusters.labels, self.suspects_):
+        for source in _effects.confounded_sources(
+            design, chosen.fit.clusters.labels, self.suspects_
+        ):
             warnings.warn(
                 f"values of suspect {names[source]!r} share no cluster with each other: what they "
                 "do to the columns cannot be told apart from what the clusters are",
                 UserWarning,
-                stacklevel=TO_THE_CALLER + 1,
+                stacklevel=FIT_STACKLEVEL + 1,
             )
 
     @property
@@ -485,54 +493,54 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
         check_is_fitted(self)
         return describe_effects(self)
 
-    def _store_clusters(self, encoded: Encoded, solution: _solver.Solution) -> None:
-        rows, distance, clusters = encoded.rows, encoded.distance, solution.clusters
+    def _store_clusters(self, design: Design, solution: _solver.Solution) -> None:
+        rows, distance, clusters = design.rows, design.distance, solution.clusters
         K = self._K
         C = np.empty((K, rows.d))
-        if distance.columns.size < rows.d or distance.form is not None:
+        if distance.columns.size < rows.d or distance.scaling is not None:
             everything = Distance(np.arange(rows.d))
-            C = _kmeans.start_from_labels(rows, everything, solution.w, clusters.labels, K)
-        if distance.form is None:
+            C = _kmeans.init_from_labels(rows, everything, solution.w, clusters.labels, K)
+        if distance.scaling is None:
             C[:, distance.columns] = clusters.C
         if rows.shift is not None:
             C += rows.shift
         self.labels_ = clusters.labels
         self.cluster_centers_ = C.astype(rows.dtype, copy=False)
         self.inertia_ = float(solution.w @ clusters.e)
-        self._profile = describe_clusters(encoded, solution.w, clusters.labels, K)
+        self._profile = describe_clusters(design, solution.w, clusters.labels, K)
         # What predict needs, to the last digit of the fit: the columns of the distance, their
         # variances and centres in shifted values, and which clusters have a centre at all (the
         # procedure "paper" may leave some empty, and does not choose them).
         self._distance = distance
-        self._variances = encoded.columns.sd[distance.columns] ** 2
-        columns = encoded.columns
+        self._variances = design.stats.sd[distance.columns] ** 2
+        columns = design.stats
         self._means, self._sd = columns.mean, columns.sd
         self._low, self._high = columns.low, columns.high
         chosen = np.unique(clusters.labels) if self.solver == "paper" else np.arange(K)
         self._chosen = chosen.astype(np.int32)
         self._centres = clusters.C
-        used = np.unique(clusters.labels[encoded.a > 0]).size
+        used = np.unique(clusters.labels[design.a > 0]).size
         if used < K:
             warnings.warn(
                 f"Number of distinct clusters ({used}) found smaller than n_clusters ({K}). "
                 "Possibly due to duplicate points in X.",
                 ConvergenceWarning,
-                stacklevel=TO_THE_CALLER,
+                stacklevel=FIT_STACKLEVEL,
             )
 
-    def _new_rows(self, X: Any, told: list):
-        matrix, unknown = self._new_matrix(X, told)
+    def _new_rows(self, X: Any, unknowns: list):
+        matrix, unknown = self._new_matrix(X, unknowns)
         distance, centres = self._distance, self._centres
         if unknown:
             # Values that have no place: noted in further columns, and left out of the distance.
             d = matrix.shape[1]
-            at = [] if distance.at is None else list(distance.at)
-            noted = [] if distance.noted is None else list(distance.noted)
+            at = [] if distance.missing_at is None else list(distance.missing_at)
+            indicator = [] if distance.indicator is None else list(distance.indicator)
             sources = self.encoder_.sources_[distance.columns]
             for number, source in enumerate(unknown):
                 places = np.flatnonzero(sources == source)
                 at.extend(places)
-                noted.extend([d + number] * places.size)
+                indicator.extend([d + number] * places.size)
                 if distance.effects is not None and source in self.suspects_:
                     own = np.flatnonzero(self.encoder_.sources_ == source)
                     matrix[np.ix_(unknown[source], own)] = self._means[own]  # an average effect
@@ -540,24 +548,28 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
             matrix = np.column_stack([matrix, *notes])
             variances = distance.variances
             if variances is None:
-                scale = 1.0 if distance.form is None else distance.form.scale
+                scale = 1.0 if distance.scaling is None else distance.scaling.scale
                 variances = self._variances * scale**2
             distance = replace(
-                distance, at=np.array(at, int), noted=np.array(noted, int), variances=variances
+                distance,
+                missing_at=np.array(at, int),
+                indicator=np.array(indicator, int),
+                variances=variances,
             )
         shift = self._shift
-        rows = self._rows_of(matrix)
+        rows = self._as_tiled(matrix)
         if rows.sparse and shift is not None:
-            own, form = shift[distance.columns], distance.form
-            if form is None:
+            own, scaling = shift[distance.columns], distance.scaling
+            if scaling is None:
                 return rows, distance, centres + own
-            return rows, replace(distance, form=replace(form, offset=form.offset - own)), centres
+            scaling = replace(scaling, offset=scaling.offset - own)
+            return rows, replace(distance, scaling=scaling), centres
         if unknown and shift is not None:
             shift = np.append(shift, np.zeros(len(unknown), dtype=shift.dtype))
         return rows.with_shift(shift), distance, centres
 
-    def _rows_and_distances(self, X: Any, told: list) -> tuple[Any, np.ndarray]:
-        rows, distance, C = self._new_rows(X, told)
+    def _rows_and_distances(self, X: Any, unknowns: list) -> tuple[Any, np.ndarray]:
+        rows, distance, C = self._new_rows(X, unknowns)
         with rows.threads():
             return rows, _kmeans.label(rows, distance, C[self._chosen]).e
 
@@ -577,29 +589,31 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     def predict(self, X):
         """Nearest centre of each row, by the columns of the distance. Returns labels (n,)."""
 
-        def nearest(X: Any, told: list) -> np.ndarray:
-            rows, distance, C = self._new_rows(X, told)
+        def nearest(X: Any, unknowns: list) -> np.ndarray:
+            rows, distance, C = self._new_rows(X, unknowns)
             with rows.threads():
                 return self._chosen[_kmeans.label(rows, distance, C[self._chosen]).labels]
 
-        return self._answer(X, nearest)
+        return self._apply_to_new(X, nearest)
 
     def transform(self, X):
         """Distance of each row to each centre. Returns an array (n, n_clusters)."""
 
-        def distances(X: Any, told: list) -> np.ndarray:
-            rows, distance, C = self._new_rows(X, told)
+        def distances(X: Any, unknowns: list) -> np.ndarray:
+            rows, distance, C = self._new_rows(X, unknowns)
             out = np.empty((rows.n, self._K), dtype=rows.dtype)
             with rows.threads():
                 parts = rows.map(
-                    lambda tile: _kmeans.distances(distance.of(tile), C, distance.gaps(tile)),
+                    lambda tile: _kmeans.distances(
+                        distance.features(tile), C, distance.missing_mask(tile)
+                    ),
                     dense=False,
                 )
                 for (start, stop), part in zip(rows.bounds, parts):
                     out[start:stop] = part
             return out
 
-        return self._answer(X, distances, stacklevel=4)
+        return self._apply_to_new(X, distances, stacklevel=4)
 
     def fit_predict(self, X, y=None, sample_weight=None):
         """fit, then the labels of the same rows."""
@@ -608,7 +622,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Dec
     def score(self, X, y=None, sample_weight=None):
         """Minus the mean squared distance of rows to their nearest centre, weighted by
         ``sample_weight``: larger is better."""
-        e = self._answer(X, lambda X, told: self._rows_and_distances(X, told)[1])
+        e = self._apply_to_new(X, lambda X, unknowns: self._rows_and_distances(X, unknowns)[1])
         a = check_weights(sample_weight, e.size)
         return -float(a @ e) / float(a.sum())
 

@@ -21,16 +21,16 @@ from sklearn.utils import check_array, check_random_state
 from ._terms import effective_share
 
 __all__ = [
-    "adjusted_rand_index",
+    "adjusted_rand_score",
     "amount_of_correlation",
     "association",
     "design_effect",
     "effective_sample_size",
     "kish_size",
     "matching_accuracy",
-    "normalized_mutual_info",
+    "normalized_mutual_info_score",
     "purity",
-    "silhouette",
+    "silhouette_score",
 ]
 
 WEIGHT_KINDS = ("frequency", "importance")
@@ -40,7 +40,7 @@ TILE_BYTES = 2**26
 
 
 # ------------------------------------------------------------------ agreement of two labelings
-def normalized_mutual_info(
+def normalized_mutual_info_score(
     labels_true, labels_pred, *, sample_weight=None, average_method="arithmetic"
 ):
     """Normalised mutual information of two labelings: 1 if they agree, 0 if independent.
@@ -66,10 +66,10 @@ def normalized_mutual_info(
 
     Examples
     --------
-    >>> from unskew.metrics import normalized_mutual_info
-    >>> normalized_mutual_info([0, 0, 1, 1], ["b", "b", "a", "a"])
+    >>> from unskew.metrics import normalized_mutual_info_score
+    >>> normalized_mutual_info_score([0, 0, 1, 1], ["b", "b", "a", "a"])
     1.0
-    >>> round(normalized_mutual_info([0, 0, 1, 1], [0, 0, 1, 0], sample_weight=[1, 1, 1, 0]), 3)
+    >>> round(normalized_mutual_info_score([0, 0, 1, 1], [0, 0, 1, 0], sample_weight=[1, 1, 1, 0]), 3)
     1.0
     """
     averages = {
@@ -95,7 +95,7 @@ def normalized_mutual_info(
     return float(min(1.0, information / averages[average_method](*entropies)))
 
 
-def adjusted_rand_index(labels_true, labels_pred, *, sample_weight=None, weight_kind="frequency"):
+def adjusted_rand_score(labels_true, labels_pred, *, sample_weight=None, weight_kind="frequency"):
     """Adjusted Rand index: agreement on pairs of rows, 1 if perfect, 0 on average by chance.
 
         ARI = 2 (tp tn - fn fp) / ((tp + fn) (fn + tn) + (tp + fp) (fp + tn))
@@ -127,11 +127,11 @@ def adjusted_rand_index(labels_true, labels_pred, *, sample_weight=None, weight_
 
     Examples
     --------
-    >>> from unskew.metrics import adjusted_rand_index
-    >>> round(adjusted_rand_index([0, 0, 1, 1], [0, 0, 1, 2]), 3)
+    >>> from unskew.metrics import adjusted_rand_score
+    >>> round(adjusted_rand_score([0, 0, 1, 1], [0, 0, 1, 2]), 3)
     0.571
-    >>> twice = adjusted_rand_index([0, 0, 1, 1, 1], [0, 0, 1, 2, 2])
-    >>> twice == adjusted_rand_index([0, 0, 1, 1], [0, 0, 1, 2], sample_weight=[1, 1, 1, 2])
+    >>> twice = adjusted_rand_score([0, 0, 1, 1, 1], [0, 0, 1, 2, 2])
+    >>> twice == adjusted_rand_score([0, 0, 1, 1], [0, 0, 1, 2], sample_weight=[1, 1, 1, 2])
     True
     """
     _check_kind(weight_kind)
@@ -285,7 +285,7 @@ def _correlation_ratio(labels, values, sample_weight):
 
 
 # ------------------------------------------------------------------------- shape of the clusters
-def silhouette(
+def silhouette_score(
     X,
     labels,
     *,
@@ -329,7 +329,7 @@ def silhouette(
 
     Examples
     --------
-    >>> from unskew.metrics import silhouette
+    >>> from unskew.metrics import silhouette_score
     >>> round(silhouette([[0.0], [1.0], [10.0], [11.0]], [0, 0, 1, 1]), 3)
     0.9
     """

@@ -7,8 +7,8 @@ from typing import Any
 from sklearn.utils import check_random_state
 
 from . import _solver
-from ._base import _Decorrelator, spoken, whole_or_not_at_all, with_callbacks
-from ._solver import Progress, open_checkpoint, within
+from ._base import _Decorrelator, rollback_on_error, verbose_logging, with_callbacks
+from ._solver import Snapshot, nested, open_checkpoint
 
 
 class DecorrelationWeights(_Decorrelator):
@@ -29,21 +29,21 @@ class DecorrelationWeights(_Decorrelator):
     Parameters
     ----------
     balance_strength : float, default=1.0
-        How much decorrelation; lambda1 of the paper under ``scale="paper"``.
+        How much decorrelation; lambda1 of the paper under ``objective="paper"``.
     spread_strength : float, default=0.1
-        How much unequal weights cost; lambda2 under ``scale="paper"``.
+        How much unequal weights cost; lambda2 under ``objective="paper"``.
     mass_strength : float or None, default=None
         lambda3 of the paper, which keeps its weights from vanishing; only with
-        ``scale="paper", solver="paper"``, where None means 1.
+        ``objective="paper", solver="paper"``, where None means 1.
     suspects : str, int, list of names or indices, boolean mask, or None
         Columns through which the bias is thought to have come in. None balances all pairs.
-    scale : {"relative", "paper"}
-        "relative": the dimensionless terms above, weights of (weighted) mean 1. "paper": the
+    objective : {"normalized", "paper"}
+        "normalized": the dimensionless terms above, weights of (weighted) mean 1. "paper": the
         paper's terms, D not divided; weights sum to 1 with "descent".
     solver : {"descent", "paper"}
         "descent": quasi-Newton on the true gradient, the objective never rises. "paper": the
         authors' accelerated gradient steps.
-    min_effective_size : float in (0, 1] or None
+    min_effective_sample_size : float in (0, 1] or None
         Floor for ``effective_sample_size_``, held inside the fit.
     margins, margin_strength, encoder
         Known shares of the population, and how tables are read: see DCKM.
@@ -65,10 +65,10 @@ class DecorrelationWeights(_Decorrelator):
     Attributes
     ----------
     weights_ : ndarray (n,)
-        The multipliers m under "relative" (0 for rows of weight 0); the paper's w under "paper".
+        The multipliers m under "normalized" (0 for rows of weight 0); the paper's w under "paper".
     combined_weights_ : ndarray (n,)
         a m, the weights to use downstream.
-    imbalance_, imbalance_start_ : float
+    imbalance_, initial_imbalance_ : float
         sum(D**2) after and before.
     effective_sample_size_ : float
         As a share: sum(a m)**2 / (N sum(a m**2)).
@@ -77,7 +77,7 @@ class DecorrelationWeights(_Decorrelator):
     history_ : dict of arrays
         "objective" and its terms "balance", "spread", "margins", "mass", "inertia", per step.
     objective_, n_iter_, status_, n_features_in_, feature_names_in_, encoder_, suspects_,
-    margins_, margin_distance_, weights_for_r2_
+    margins_, margin_distance_, _weights_r2
         See DCKM.
 
     Examples
@@ -101,9 +101,9 @@ class DecorrelationWeights(_Decorrelator):
         spread_strength=0.1,
         mass_strength=None,
         suspects=None,
-        scale="relative",
+        objective="normalized",
         solver="descent",
-        min_effective_size=None,
+        min_effective_sample_size=None,
         margins=None,
         margin_strength=100.0,
         encoder=None,
@@ -121,9 +121,9 @@ class DecorrelationWeights(_Decorrelator):
         self.spread_strength = spread_strength
         self.mass_strength = mass_strength
         self.suspects = suspects
-        self.scale = scale
+        self.objective = objective
         self.solver = solver
-        self.min_effective_size = min_effective_size
+        self.min_effective_sample_size = min_effective_sample_size
         self.margins = margins
         self.margin_strength = margin_strength
         self.encoder = encoder
@@ -152,27 +152,27 @@ class DecorrelationWeights(_Decorrelator):
         -------
         self
         """
-        with whole_or_not_at_all(self), spoken(self.verbose):
+        with rollback_on_error(self), verbose_logging(self.verbose):
             self._check_parameters()
-            encoded = self._at_the_door(X, sample_weight, "all")
+            design = self._prepare(X, sample_weight, "all")
             seeds = check_random_state(self.random_state).randint(2**31 - 1, size=1)
             context = None
             if hasattr(self, "_init_callback_context"):
                 context = self._init_callback_context(max_subtasks=self.max_iter)
                 context.call_on_fit_task_begin(estimator=self, X=X)
-            with encoded.rows.threads():
-                checkpoint, before, seeds = open_checkpoint(self, encoded, seeds)
-                posed = self._make_problem(encoded, None, int(seeds[0]))
-                watch = self._watcher(context, speak=self.verbose > 0)
-                told = Progress({}, {"seeds": seeds.tolist()})
-                keep = None if checkpoint is None else within(checkpoint.keep, lambda: told)
+            with design.rows.threads():
+                checkpoint, before, seeds = open_checkpoint(self, design, seeds)
+                fit_problem = self._make_problem(design, None, int(seeds[0]))
+                watch = self._watcher(context, log=self.verbose > 0)
+                told = Snapshot({}, {"seeds": seeds.tolist()})
+                save = None if checkpoint is None else nested(checkpoint.save_if_due, lambda: told)
                 how: Any = {"max_iter": self.max_iter, "tol": self.tol, "watch": watch}
-                how |= {"keep": keep, "resume": before}
+                how |= {"save": save, "resume": before}
                 if self.solver == "paper":
-                    solution = _solver.follow_paper(posed.problem, None, **how)
+                    solution = _solver.solve_paper(fit_problem.problem, None, **how)
                 else:
-                    solution = _solver.descend_weights(posed.problem, **how)
-                self._store(posed, solution)
+                    solution = _solver.solve_weights(fit_problem.problem, **how)
+                self._store(fit_problem, solution)
                 if checkpoint is not None:
                     checkpoint.remove()
             if context is not None:

@@ -14,27 +14,27 @@ A term knows no estimator and no file. It is given ``rows``, which hands out til
 result does not depend on the number of threads.
 """
 
-from .binary import SymmetricPrimalBalance
+from .binary import BinaryPrimalBalance
 from .blas import times_upper, upper_times
-from .gram import DualBalance
+from .gram import GramBalance
 from .loss import Balance, Term, contrast, make_balance
 from .primal import PrimalBalance, SparsePrimalBalance, sums_of
-from .sketch import PROBE_ERROR, ProbeBalance, probe_count
-from .strips import SymmetricStripBalance
+from .sketch import PROBE_ERROR, SketchedBalance, probe_count
+from .strips import BinaryStripBalance
 from .treatments import LARGEST_MATRIX, Effects, Pairs, Treatments, group_rates, weighted_indicators
 
 __all__ = [
     "LARGEST_MATRIX",
     "PROBE_ERROR",
     "Balance",
-    "DualBalance",
+    "BinaryPrimalBalance",
+    "BinaryStripBalance",
     "Effects",
+    "GramBalance",
     "Pairs",
     "PrimalBalance",
-    "ProbeBalance",
+    "SketchedBalance",
     "SparsePrimalBalance",
-    "SymmetricPrimalBalance",
-    "SymmetricStripBalance",
     "Term",
     "Treatments",
     "contrast",

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import add_up, evenly, row_products
-from .._buffers import scratch
+from .._arrays import add_up, even_ranges, row_products
+from .._buffers import buffer
 from .blas import times_upper, upper_times
-from .gram import DualBalance
+from .gram import GramBalance
 from .primal import PrimalBalance, times_weight
 from .treatments import LARGEST_MATRIX, Pairs, for_sums, group_rates, weighted_indicators
 
@@ -35,20 +35,20 @@ def _sums(T: np.ndarray, w: np.ndarray, W: float) -> tuple:
     return wT.T @ wT, weighted_indicators(w, T)
 
 
-def _gradient(T: np.ndarray, message: tuple) -> np.ndarray:
-    upper, v, _, const = message
-    G = scratch("times", T.shape, T.dtype)
+def _gradient(T: np.ndarray, coefs: tuple) -> np.ndarray:
+    upper, v, _, const = coefs
+    G = buffer("times", T.shape, T.dtype)
     np.copyto(G, T)
     times_upper(G, upper)
     return row_products(G, T) + T @ v + const
 
 
 def _tile_sums(pairs: Pairs, W: float, tile: np.ndarray, w: np.ndarray) -> tuple:
-    return _sums(pairs.treatments.of(tile), w, W)
+    return _sums(pairs.treatments.indicators(tile), w, W)
 
 
-def _tile_gradient(pairs: Pairs, tile: np.ndarray, message: tuple) -> np.ndarray:
-    return _gradient(pairs.treatments.of(tile), message)
+def _tile_gradient(pairs: Pairs, tile: np.ndarray, coefs: tuple) -> np.ndarray:
+    return _gradient(pairs.treatments.indicators(tile), coefs)
 
 
 class Rates(NamedTuple):
@@ -71,7 +71,7 @@ class Rates(NamedTuple):
     def times(self, C: np.ndarray, rows: slice, columns: slice) -> tuple[np.ndarray, tuple]:
         """H of these rows and columns, in memory that the next piece uses again, and what its pairs
         add to H s: of its columns, and of its rows."""
-        out = scratch("shift", C.shape, C.dtype)
+        out = buffer("shift", C.shape, C.dtype)
         H = np.matmul(self.ours[rows], self.theirs[:, columns], out=out)
         H *= C
         return H, (self.share_[rows] @ H, H @ self.share_[columns])
@@ -85,13 +85,13 @@ class Rates(NamedTuple):
         return value, b - 2.0 * Hs, const
 
 
-def squares(C: np.ndarray, of_rows: np.ndarray, of_columns: np.ndarray) -> tuple:
+def squares(C: np.ndarray, indicators_by_column: np.ndarray, of_columns: np.ndarray) -> tuple:
     """What the pairs of C add to u, given scale^2 of its sides: of its columns, and of its rows."""
-    C2 = np.multiply(C, C, out=scratch("C2", C.shape, C.dtype))
-    return of_rows @ C2, C2 @ of_columns
+    C2 = np.multiply(C, C, out=buffer("C2", C.shape, C.dtype))
+    return indicators_by_column @ C2, C2 @ of_columns
 
 
-class SymmetricPrimalBalance(PrimalBalance):
+class BinaryPrimalBalance(PrimalBalance):
     """PrimalBalance of two-valued columns given each other.
 
     With x_k = low_k + gap_k T_k, D is gap_k times D of the indicators, so T alone is read, S is
@@ -107,7 +107,7 @@ class SymmetricPrimalBalance(PrimalBalance):
     """
 
     def __init__(self, rows: Any, pairs: Pairs) -> None:
-        super().__init__(rows, replace(pairs, scale=pairs.scale * pairs.gap))
+        super().__init__(rows, replace(pairs, scale=pairs.scale * pairs.range))
         d = pairs.features.size
         # Pieces of about one area: rows further down are shorter.
         count = max(1, d * d // 2 // PIECE)
@@ -117,21 +117,21 @@ class SymmetricPrimalBalance(PrimalBalance):
         self._triangle = list(zip(ends[:-1].tolist(), ends[1:].tolist()))
         tallest = int(np.diff(ends).max(initial=0))
         self._above = np.triu(np.ones((tallest, tallest), dtype=rows.dtype), 1)
-        k, j = self._masked
+        k, j = self._excluded
         self._masked_above = k[k < j], j[k < j]
 
     def _parts(self, w: np.ndarray, W: float = 1.0) -> Iterator[tuple]:
         if not self._keep:
-            return self.rows.map(partial(_tile_sums, self.pairs, W), w, adds=True)
+            return self.rows.map(partial(_tile_sums, self.pairs, W), w, additive=True)
         T = self._sides()[1]
         bounds = self.rows.bounds
         return self.rows.run(lambda b: _sums(T[slice(*b)], w[slice(*b)], W), bounds)
 
-    def row_gradient(self, message: tuple) -> np.ndarray:
+    def gradient_from(self, coefs: tuple) -> np.ndarray:
         if not self._keep:
-            return self.rows.gather(partial(_tile_gradient, self.pairs), message=message)
+            return self.rows.gather(partial(_tile_gradient, self.pairs), coefs=coefs)
         T, out, bounds = self._sides()[1], np.empty(self.rows.n), self.rows.bounds
-        run = self.rows.run(lambda b: _gradient(T[slice(*b)], message), bounds)
+        run = self.rows.run(lambda b: _gradient(T[slice(*b)], coefs), bounds)
         for (start, stop), part in zip(bounds, run):
             out[start:stop] = part
         return out
@@ -140,7 +140,7 @@ class SymmetricPrimalBalance(PrimalBalance):
         """The indicators; features are not read here."""
         if self._kept is None:
             T = np.empty((self.rows.n, len(self.pairs.treatments)), dtype=self.rows.dtype)
-            parts = self.rows.map(self.pairs.treatments.of)
+            parts = self.rows.map(self.pairs.treatments.indicators)
             for (start, stop), part in zip(self.rows.bounds, parts):
                 T[start:stop] = part
             self._kept = T, T
@@ -166,19 +166,19 @@ class SymmetricPrimalBalance(PrimalBalance):
         piece uses again. S is rounded to the dtype of the data once, however it was added."""
         dtype, shape = self.rows.dtype, (stop - k, share.size - k)
         parts = [M[k:stop, k:] for M in summands]
-        C = scratch("C", shape, dtype)
+        C = buffer("C", shape, dtype)
         if len(parts) == 1:
             S = parts[0].astype(dtype, copy=False)
         elif len(parts) == 2:
             S = np.add(parts[0], parts[1], out=C)
         else:
-            total = scratch("wide", shape, np.float64)
+            total = buffer("wide", shape, np.float64)
             np.copyto(total, parts[0])
             for other in parts[1:]:
                 total += other
             S = C
             np.copyto(S, total, casting="same_kind")
-        share_, shift = share.astype(dtype), scratch("shift", shape, dtype)
+        share_, shift = share.astype(dtype), buffer("shift", shape, dtype)
         np.subtract(S, np.multiply(share_[k:stop, None], share_[k:], out=shift), out=C)
         C[:, : stop - k] *= self._above[: stop - k, : stop - k]
         rows, columns = self._masked_above
@@ -190,9 +190,9 @@ class SymmetricPrimalBalance(PrimalBalance):
     def _over_triangle(self, parts: Iterable[tuple]) -> np.ndarray:
         """Sums over all pairs, from (of columns, of rows) of each piece of the triangle."""
         total = np.zeros(self.pairs.features.size)
-        for (k, stop), (of_columns, of_rows) in zip(self._triangle, parts):
+        for (k, stop), (of_columns, indicators_by_column) in zip(self._triangle, parts):
             total[k:] += of_columns
-            total[k:stop] += of_rows
+            total[k:stop] += indicators_by_column
         return total
 
     def value(self, w: np.ndarray) -> float:
@@ -208,10 +208,10 @@ class SymmetricPrimalBalance(PrimalBalance):
         u = self._over_triangle(self._on_threads(piece))
         return float(u @ sum(group_rates(share, 1.0)) ** 2)
 
-    def value_and_message(self, w: np.ndarray) -> tuple[float, tuple]:
+    def value_and_coefs(self, w: np.ndarray) -> tuple[float, tuple]:
         W, dtype, d = float(w.sum()), self.rows.dtype, self.pairs.features.size
         if not W > 0:
-            return 0.0, self._message(np.zeros((d, d), dtype), np.zeros(d), np.zeros(0), 0.0)
+            return 0.0, self._coefs(np.zeros((d, d), dtype), np.zeros(d), np.zeros(0), 0.0)
         summands, share = self._summands(w, W)
         rates = Rates.at(share, self.pairs.scale, dtype)
         upper, scale2 = np.zeros((d, d), dtype=dtype), rates.ours[:, 0]
@@ -224,7 +224,7 @@ class SymmetricPrimalBalance(PrimalBalance):
             return added, sums
 
         value, v, const = rates.together(*map(self._over_triangle, zip(*self._on_threads(piece))))
-        return value, self._message(upper, v / W, np.zeros(0), const / W)
+        return value, self._coefs(upper, v / W, np.zeros(0), const / W)
 
     def _on_threads(self, function: Any) -> Iterable[Any]:
         """function of the pieces of the triangle, in order, several to a task: waking a thread
@@ -234,7 +234,7 @@ class SymmetricPrimalBalance(PrimalBalance):
         return chain.from_iterable(run(lambda task: [function(*piece) for piece in task], tasks))
 
 
-class SymmetricDualBalance(DualBalance):
+class BinaryGramBalance(GramBalance):
     """DualBalance of two-valued columns given each other, none of one source but itself.
 
     With p = w / W and the features centred at p, M_p = M - 1 m' - m 1' + p'm, m = M p, the treated
@@ -258,7 +258,7 @@ class SymmetricDualBalance(DualBalance):
             self.T[:, chunk[0] : chunk[-1] + 1] = treated
         self._for_sums = for_sums(self.T)
         step = max(SLICE, WORTH_A_THREAD // max(rows.n, 1) ** 2)
-        self.slices = [slice(*ends) for ends in evenly(t, step)]
+        self.slices = [slice(*ends) for ends in even_ranges(t, step)]
 
     def _keep(self) -> None:
         """Whole, as T."""
@@ -266,7 +266,7 @@ class SymmetricDualBalance(DualBalance):
     @staticmethod
     def suits(rows: Any, pairs: Pairs) -> bool:
         """Whether the pairs are of this kind, and the indicators can be kept whole."""
-        k, j = pairs.masked
+        k, j = pairs.excluded
         own = pairs.symmetric and np.array_equal(k, j)
         return own and rows.n * len(pairs.treatments) <= LARGEST_MATRIX
 
@@ -297,7 +297,7 @@ class SymmetricDualBalance(DualBalance):
 
         def part(some: slice) -> np.ndarray:
             T = self.T[:, some]
-            TN = scratch("TN", T.shape, T.dtype)
+            TN = buffer("TN", T.shape, T.dtype)
             np.copyto(TN, T)
             upper_times(N, TN)
             TN *= T
@@ -319,7 +319,7 @@ class SymmetricDualBalance(DualBalance):
         def part(some: slice) -> tuple:
             T = self.T[:, some]
             self._busy(T.shape[1])
-            TY = np.matmul(Mp, T, out=scratch("Y", T.shape, T.dtype))
+            TY = np.matmul(Mp, T, out=buffer("Y", T.shape, T.dtype))
             TY *= T
             return p_ @ TY, TY @ r2[some]
 

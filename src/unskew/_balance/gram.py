@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._arrays import add_up, row_products
-from .._buffers import scratch
+from .._buffers import buffer
 from .treatments import LARGEST_MATRIX, Pairs, group_rates, weighted_indicators
 
 # Entries of the rows x treatments matrices that a thread works on: a few of them fit its cache.
@@ -19,7 +19,7 @@ CHUNK, NARROWEST = 2**16, 256
 LONG = 2**23
 
 
-class DualBalance:
+class GramBalance:
     """The same numbers for n < d: n**2 t operations instead of n d t.
 
     With A = T/s - (1-T)/c (n x t) and M = X X' of the scaled features, D = X' diag(w) A and
@@ -28,7 +28,7 @@ class DualBalance:
     Treatments are taken a column chunk at a time.
     """
 
-    form = "dual"
+    form = "gram"
 
     def __init__(self, rows: Any, pairs: Pairs) -> None:
         self.rows, self.pairs = rows, pairs
@@ -41,13 +41,15 @@ class DualBalance:
             M += F @ F.T
         self.M = M
         self.kept = self._keep()
-        k, j = pairs.masked
-        own_gap = np.where(pairs.treatments.column[j] == pairs.features[k], pairs.gap[k], np.nan)
-        fixed = np.isfinite(own_gap)
+        k, j = pairs.excluded
+        own_range = np.where(
+            pairs.treatments.column[j] == pairs.features[k], pairs.range[k], np.nan
+        )
+        fixed = np.isfinite(own_range)
         # What masked two-valued columns add to ||D||^2, per treatment; zero where it is one-sided.
         self.fixed = np.zeros(len(pairs.treatments))
-        np.add.at(self.fixed, j[fixed], (own_gap * pairs.scale[k])[fixed] ** 2)
-        self.masked = [
+        np.add.at(self.fixed, j[fixed], (own_range * pairs.scale[k])[fixed] ** 2)
+        self.excluded = [
             (k[inside], j[inside] - chunk[0])
             for chunk in self.chunks
             for inside in [~fixed & (j >= chunk[0]) & (j <= chunk[-1])]
@@ -63,7 +65,7 @@ class DualBalance:
         return self._treated(number).astype(self.rows.dtype)
 
     def _treated(self, number: int) -> np.ndarray:
-        return self.pairs.treatments.take(self.chunks[number]).of_rows(self.rows)
+        return self.pairs.treatments.take(self.chunks[number]).indicators_by_column(self.rows)
 
     def _features(self, k: np.ndarray) -> np.ndarray:
         """Scaled feature columns, centred: D does not see the shift, rounding does."""
@@ -77,19 +79,19 @@ class DualBalance:
         w_ = w.astype(T.dtype, copy=False)[:, None]
         inverse_s, inverse_c = group_rates(weighted_indicators(w, T), float(w.sum()))
         shape, dtype = T.shape, T.dtype
-        A = np.multiply(T, (inverse_s + inverse_c).astype(dtype), out=scratch("A", shape, dtype))
+        A = np.multiply(T, (inverse_s + inverse_c).astype(dtype), out=buffer("A", shape, dtype))
         A -= inverse_c.astype(dtype)
-        wA = np.multiply(w_, A, out=scratch("wA", shape, dtype))
+        wA = np.multiply(w_, A, out=buffer("wA", shape, dtype))
         self._busy(T.shape[1])
-        P = np.matmul(self.M, wA, out=scratch("P", shape, dtype))
+        P = np.matmul(self.M, wA, out=buffer("P", shape, dtype))
         value = float(np.vdot(wA, P))
         value -= float(self.fixed[self.chunks[number]] @ (inverse_s > 0))
-        k, j = self.masked[number]
-        masked = np.zeros(0)
+        k, j = self.excluded[number]
+        excluded = np.zeros(0)
         if k.size:
             F = self._features(k)
-            masked = np.einsum("ip,ip->p", wA[:, j], F, dtype=np.float64)
-            value -= float(masked @ masked)
+            excluded = np.einsum("ip,ip->p", wA[:, j], F, dtype=np.float64)
+            value -= float(excluded @ excluded)
         if not gradient:
             return (value,)
         g = 2.0 * row_products(A, P).astype(np.float64)
@@ -103,9 +105,9 @@ class DualBalance:
             wF = w_ * F
             treated = np.einsum("ip,ip->p", T[:, j], wF, dtype=np.float64)
             control = wF.sum(0, dtype=np.float64) - treated
-            g -= 2.0 * ((A[:, j] * F) @ masked)
-            np.add.at(alpha, j, 2.0 * masked * treated * inverse_s[j] ** 2)
-            np.add.at(beta, j, -2.0 * masked * control * inverse_c[j] ** 2)
+            g -= 2.0 * ((A[:, j] * F) @ excluded)
+            np.add.at(alpha, j, 2.0 * excluded * treated * inverse_s[j] ** 2)
+            np.add.at(beta, j, -2.0 * excluded * control * inverse_c[j] ** 2)
         return value, g + T @ (alpha - beta).astype(T.dtype) + beta.sum()
 
     def _busy(self, width: int) -> None:

@@ -6,11 +6,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .binary import SymmetricDualBalance, SymmetricPrimalBalance
-from .gram import DualBalance
+from .binary import BinaryGramBalance, BinaryPrimalBalance
+from .gram import GramBalance
 from .primal import PrimalBalance, SparsePrimalBalance
-from .sketch import PROBE_ERROR, ProbeBalance, probe_count
-from .strips import SymmetricStripBalance
+from .sketch import PROBE_ERROR, SketchedBalance, probe_count
+from .strips import BinaryStripBalance
 from .treatments import LARGEST_MATRIX, Pairs
 
 # Columns of a side that is made dense without a second thought, tile by tile.
@@ -38,10 +38,10 @@ class Balance:
     one of "primal", "strips", "dual", "probes".
     """
 
-    def __init__(self, rows: Any, rectangles: list[Pairs], *, form: str = "auto", seed: int = 0):
-        self.rows, self.rectangles, self.seed = rows, rectangles, seed
+    def __init__(self, rows: Any, pair_blocks: list[Pairs], *, form: str = "auto", seed: int = 0):
+        self.rows, self.pair_blocks, self.seed = rows, pair_blocks, seed
         self.terms: list[Term] = [
-            make_balance(rows, pairs, form, seed + i) for i, pairs in enumerate(rectangles)
+            make_balance(rows, pairs, form, seed + i) for i, pairs in enumerate(pair_blocks)
         ]
         self.form = "+".join(dict.fromkeys(term.form for term in self.terms))
         self._first: tuple | None = None
@@ -49,7 +49,7 @@ class Balance:
 
     @property
     def n_pairs(self) -> int:
-        return sum(pairs.n_pairs for pairs in self.rectangles)
+        return sum(pairs.n_pairs for pairs in self.pair_blocks)
 
     def value(self, w: np.ndarray) -> float:
         if self._last is not None and _same(w, self._last[0]):
@@ -82,16 +82,16 @@ class Balance:
         """Terms whose gradient is a function of a row and of a message of moderate size."""
         return [
             make_balance(self.rows, pairs, "explicit", self.seed + i)
-            for i, pairs in enumerate(self.rectangles)
+            for i, pairs in enumerate(self.pair_blocks)
         ]
 
     def report(self, w: np.ndarray) -> float:
         """The value to publish: exact forms as they are, probes drawn afresh (the weights were
         fitted to the first ones)."""
-        if "probes" not in self.form:
+        if "sketch" not in self.form:
             return self.value(w)
         fresh = [
-            term.afresh(self.seed + 10**6 + i) if isinstance(term, ProbeBalance) else term
+            term.afresh(self.seed + 10**6 + i) if isinstance(term, SketchedBalance) else term
             for i, term in enumerate(self.terms)
         ]
         return sum(term.value(w) for term in fresh)
@@ -105,26 +105,26 @@ def _same(w: np.ndarray, known: np.ndarray) -> bool:
 def make_balance(rows: Any, pairs: Pairs, form: str, seed: int) -> Term:
     n, d, t = rows.n, pairs.features.size, len(pairs.treatments)
     if form == "explicit":
-        form = "primal" if d * t <= LARGEST_MATRIX // 4 else "probes"
+        form = "primal" if d * t <= LARGEST_MATRIX // 4 else "sketch"
     if form == "auto":
         fits = d * t <= LARGEST_MATRIX
         # X X' costs n n d once, which some twenty evaluations have to earn.
         squares = n * (t + d / 20) < d * t and n * n <= LARGEST_MATRIX
         if squares and (fits or n <= 4 * probe_count(PROBE_ERROR)):
-            form = "dual"
-        elif SymmetricStripBalance.suits(rows, pairs):
+            form = "gram"
+        elif BinaryStripBalance.suits(rows, pairs):
             form = "strips"
         else:
-            form = "primal" if fits else "probes"
-    if form == "dual":
-        own = SymmetricDualBalance.suits(rows, pairs)
-        return (SymmetricDualBalance if own else DualBalance)(rows, pairs)
-    if form == "probes":
-        return ProbeBalance(rows, pairs, seed)
+            form = "primal" if fits else "sketch"
+    if form == "gram":
+        own = BinaryGramBalance.suits(rows, pairs)
+        return (BinaryGramBalance if own else GramBalance)(rows, pairs)
+    if form == "sketch":
+        return SketchedBalance(rows, pairs, seed)
     if form == "strips" and pairs.symmetric:
-        return SymmetricStripBalance(rows, pairs)
+        return BinaryStripBalance(rows, pairs)
     if pairs.symmetric:
-        return SymmetricPrimalBalance(rows, pairs)
+        return BinaryPrimalBalance(rows, pairs)
     if rows.sparse and min(d, t) <= NARROW:
         return SparsePrimalBalance(rows, pairs)
     return PrimalBalance(rows, pairs)

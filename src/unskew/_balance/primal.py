@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._arrays import row_products, sum_of_squares, take_columns, weighted_sum
-from .._buffers import scratch
+from .._buffers import buffer
 from .treatments import Pairs, exact_layers, group_rates, layers_are_exact, with_small_sums
 
 # Features and indicators that would have to be copied or computed in each pass are kept, whole, up
@@ -28,7 +28,7 @@ def sums_of(F: np.ndarray, T: np.ndarray, w: np.ndarray) -> tuple:
     if layers_are_exact(T, w):
         # s in float64 without another pass over T: it comes with the product, in exact layers.
         units, layers = exact_layers(w)
-        stack = scratch("stack", (F.shape[1] + 3, w.size), T.dtype)
+        stack = buffer("stack", (F.shape[1] + 3, w.size), T.dtype)
         np.multiply(F.T, w_.T, out=stack[:-3])
         stack[-3:] = layers
         sums = stack @ T
@@ -39,12 +39,12 @@ def sums_of(F: np.ndarray, T: np.ndarray, w: np.ndarray) -> tuple:
 
 def times_weight(M: np.ndarray, w_: np.ndarray) -> np.ndarray:
     """diag(w) M, for a moment."""
-    return np.multiply(M, w_, out=scratch("times", M.shape, M.dtype))
+    return np.multiply(M, w_, out=buffer("times", M.shape, M.dtype))
 
 
-def gradient_of(F: np.ndarray, T: np.ndarray, message: tuple) -> np.ndarray:
+def gradient_of(F: np.ndarray, T: np.ndarray, coefs: tuple) -> np.ndarray:
     """The wider side is read once: v (or h) is one more column of the product."""
-    Q, v, h, const = message
+    Q, v, h, const = coefs
     if F.shape[1] < T.shape[1]:
         G = _product(T, np.vstack([Q, v]).T)
         return row_products(G[:, :-1], F) + G[:, -1] - F @ h + const
@@ -53,7 +53,7 @@ def gradient_of(F: np.ndarray, T: np.ndarray, message: tuple) -> np.ndarray:
 
 
 def _product(M: np.ndarray, Q: np.ndarray) -> np.ndarray:
-    return np.matmul(M, Q, out=scratch("product", (M.shape[0], Q.shape[1]), M.dtype))
+    return np.matmul(M, Q, out=buffer("product", (M.shape[0], Q.shape[1]), M.dtype))
 
 
 # What a task gets besides a tile: the pairs, no rows.
@@ -61,14 +61,14 @@ def _tile_sums(pairs: Pairs, tile: np.ndarray, w: np.ndarray) -> tuple:
     return sums_of(*_both_sides(pairs, tile), w)
 
 
-def _tile_gradient(pairs: Pairs, tile: np.ndarray, message: tuple) -> np.ndarray:
-    return gradient_of(*_both_sides(pairs, tile), message)
+def _tile_gradient(pairs: Pairs, tile: np.ndarray, coefs: tuple) -> np.ndarray:
+    return gradient_of(*_both_sides(pairs, tile), coefs)
 
 
 def _both_sides(pairs: Pairs, tile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Features and indicators, rows next to each other as in those that are kept: BLAS adds a view
     with gaps in another order, and a file would not have the bits of its array."""
-    sides = pairs.features_of(tile), pairs.treatments.of(tile)
+    sides = pairs.features_of(tile), pairs.treatments.indicators(tile)
     return tuple(  # type: ignore[return-value]
         side if side.flags.c_contiguous else _packed(side, name)
         for name, side in zip(("features", "treatments"), sides)
@@ -76,7 +76,7 @@ def _both_sides(pairs: Pairs, tile: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _packed(side: np.ndarray, name: str) -> np.ndarray:
-    out = scratch(name, side.shape, side.dtype)
+    out = buffer(name, side.shape, side.dtype)
     np.copyto(out, side)
     return out
 
@@ -101,9 +101,9 @@ class PrimalBalance:
         d, t = pairs.features.size, max(len(pairs.treatments), 1)
         step = max(1, PIECE // t)
         self._pieces = [(k, min(k + step, d)) for k in range(0, d, step)]
-        k, j = pairs.masked
+        k, j = pairs.excluded
         order = np.argsort(k, kind="stable")
-        self._masked = k[order], j[order]
+        self._excluded = k[order], j[order]
 
     def _worth_keeping(self) -> bool:
         """Whether sides of tiles are copies or computed, and small enough to keep."""
@@ -124,7 +124,7 @@ class PrimalBalance:
             def fill(tile: np.ndarray, number: int) -> None:
                 start, stop = self.rows.bounds[number]
                 F[start:stop] = self.pairs.features_of(tile)
-                T[start:stop] = self.pairs.treatments.of(tile)
+                T[start:stop] = self.pairs.treatments.indicators(tile)
 
             run = self.rows.run(lambda i: fill(self.rows.tile(i), i), range(len(self.rows.bounds)))
             for _ in run:
@@ -135,18 +135,18 @@ class PrimalBalance:
     def _parts(self, w: np.ndarray) -> Iterator[tuple]:
         """Sums of the tiles, in order."""
         if not self._keep:
-            return self.rows.map(partial(_tile_sums, self.pairs), w, adds=True)
+            return self.rows.map(partial(_tile_sums, self.pairs), w, additive=True)
         F, T = self._sides()
         bounds = self.rows.bounds
         return self.rows.run(lambda b: sums_of(F[slice(*b)], T[slice(*b)], w[slice(*b)]), bounds)
 
-    def row_gradient(self, message: tuple) -> np.ndarray:
+    def gradient_from(self, coefs: tuple) -> np.ndarray:
         """The derivative in the weight of each row."""
         if not self._keep:
-            return self.rows.gather(partial(_tile_gradient, self.pairs), message=message)
+            return self.rows.gather(partial(_tile_gradient, self.pairs), coefs=coefs)
         F, T = self._sides()
         out, bounds = np.empty(self.rows.n), self.rows.bounds
-        run = self.rows.run(lambda b: gradient_of(F[slice(*b)], T[slice(*b)], message), bounds)
+        run = self.rows.run(lambda b: gradient_of(F[slice(*b)], T[slice(*b)], coefs), bounds)
         for (start, stop), part in zip(bounds, run):
             out[start:stop] = part
         return out
@@ -165,11 +165,11 @@ class PrimalBalance:
     def _piece_of_D(self, S: np.ndarray, x: np.ndarray, rates: tuple, k: int, stop: int):
         """Rows k..stop of D, in memory that the next piece uses again."""
         both, inverse_c, scale = rates
-        D = np.multiply(S[k:stop], both, out=scratch("D", S[k:stop].shape, S.dtype))
-        shift = scratch("shift of D", D.shape, D.dtype)
+        D = np.multiply(S[k:stop], both, out=buffer("D", S[k:stop].shape, S.dtype))
+        shift = buffer("shift of D", D.shape, D.dtype)
         D -= np.multiply(x[k:stop, None], inverse_c, out=shift)
         D *= scale[k:stop, None]
-        rows, columns = self._masked
+        rows, columns = self._excluded
         inside = slice(*np.searchsorted(rows, [k, stop]))
         D[rows[inside] - k, columns[inside]] = 0.0
         return D
@@ -203,10 +203,10 @@ class PrimalBalance:
         )
 
     def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
-        value, message = self.value_and_message(w)
-        return value, self.row_gradient(message)
+        value, coefs = self.value_and_coefs(w)
+        return value, self.gradient_from(coefs)
 
-    def value_and_message(self, w: np.ndarray) -> tuple[float, tuple]:
+    def value_and_coefs(self, w: np.ndarray) -> tuple[float, tuple]:
         """The value, and all that the derivative in a row's weight needs besides the row."""
         S, s, x = self._total(w)
         inverse_s, inverse_c, rates = self._rates(float(w.sum()), s)
@@ -229,9 +229,9 @@ class PrimalBalance:
         p = QS * inverse_s
         q = (xQ - QS) * inverse_c
         v = -(p * inverse_s + q * inverse_c)
-        return value, self._message(Q, v, np.concatenate(h), float(q @ inverse_c))
+        return value, self._coefs(Q, v, np.concatenate(h), float(q @ inverse_c))
 
-    def _message(self, Q: np.ndarray, v: np.ndarray, h: np.ndarray, const: float) -> tuple:
+    def _coefs(self, Q: np.ndarray, v: np.ndarray, h: np.ndarray, const: float) -> tuple:
         dtype = self.rows.dtype
         return Q, v.astype(dtype), h.astype(dtype), const
 
@@ -241,15 +241,15 @@ class SparsePrimalBalance(PrimalBalance):
     is made dense, so a tile costs its stored entries."""
 
     def _parts(self, w: np.ndarray) -> Iterator[tuple]:
-        return self.rows.map(partial(_sparse_sums, self.pairs), w, dense=False, adds=True)
+        return self.rows.map(partial(_sparse_sums, self.pairs), w, dense=False, additive=True)
 
-    def row_gradient(self, message: tuple) -> np.ndarray:
-        return self.rows.gather(partial(_sparse_gradient, self.pairs), message=message, dense=False)
+    def gradient_from(self, coefs: tuple) -> np.ndarray:
+        return self.rows.gather(partial(_sparse_gradient, self.pairs), coefs=coefs, dense=False)
 
 
 def _sparse_sides(pairs: Pairs, tile: sp.csr_array) -> tuple:
     few = pairs.features.size <= len(pairs.treatments)
-    return take_columns(tile, pairs.features), pairs.treatments.of_sparse(tile), few
+    return take_columns(tile, pairs.features), pairs.treatments.sparse_indicators(tile), few
 
 
 def _sparse_sums(pairs: Pairs, tile: Any, w: np.ndarray) -> tuple:
@@ -260,8 +260,8 @@ def _sparse_sums(pairs: Pairs, tile: Any, w: np.ndarray) -> tuple:
     return F.T @ (w[:, None] * T.dense()), s, x
 
 
-def _sparse_gradient(pairs: Pairs, tile: Any, message: tuple) -> np.ndarray:
-    Q, v, h, const = message
+def _sparse_gradient(pairs: Pairs, tile: Any, coefs: tuple) -> np.ndarray:
+    Q, v, h, const = coefs
     F, T, few_features = _sparse_sides(pairs, tile)
     if few_features:
         dense = F.toarray()

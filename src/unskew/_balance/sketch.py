@@ -1,4 +1,4 @@
-"""What the probe form reads of a tile, and its kernels: see ``ProbeBalance``."""
+"""What the probe form reads of a tile, and its kernels: see ``SketchedBalance``."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .._arrays import (
     add_up,
     csr_of,
     csr_rows,
-    evenly,
+    even_ranges,
     row_products,
     sum_of_squares,
     take_columns,
     weighted_sum,
 )
-from .._buffers import scratch
+from .._buffers import buffer
 from .treatments import Pairs, SparseIndicators, Treatments, group_rates
 
 # Relative standard error that the number of random probes is chosen for.
@@ -43,7 +43,7 @@ FEW_SUMS = 2**25
 FEW_FEATURES = 256
 
 
-class ProbeBalance:
+class SketchedBalance:
     """An unbiased estimate of balance(w) for very wide data, in O(n d m): no d x t matrix.
 
     Of each m treatments in a row one is dealt at random to each of m groups, and all get random
@@ -58,7 +58,7 @@ class ProbeBalance:
     entries out.
     """
 
-    form = "probes"
+    form = "sketch"
 
     def __init__(self, rows: Any, pairs: Pairs, seed: int, n_probes: int | None = None) -> None:
         self.rows, self.pairs = rows, pairs
@@ -74,15 +74,15 @@ class ProbeBalance:
         self.sketch = Sketch(pairs, np.concatenate(deal), self.n_probes)
         self.sign = 2.0 * rng.integers(0, 2, size=t) - 1.0
         self.group = np.arange(t) % self.n_probes
-        k = self.sketch.masked[0]
+        k = self.sketch.excluded[0]
         order = np.argsort(k, kind="stable")
-        self._masked_by_feature = k[order], order
+        self._excluded_by_feature = k[order], order
         self._kept: dict[int, Any] = {}
         self._groups, self._keep = self._cut()
 
-    def afresh(self, seed: int) -> ProbeBalance:
+    def afresh(self, seed: int) -> SketchedBalance:
         """The same with other probes."""
-        other = ProbeBalance(self.rows, self.pairs, seed, self.n_probes)
+        other = SketchedBalance(self.rows, self.pairs, seed, self.n_probes)
         other._kept = {n: other.sketch.read_again(each) for n, each in self._kept.items()}
         return other
 
@@ -95,19 +95,19 @@ class ProbeBalance:
         if not self.rows.sparse:
             return [], False
         height = max(1, bounds[0][1] - bounds[0][0])
-        groups = [range(*ends) for ends in evenly(len(bounds), max(1, JOINED_ROWS // height))]
+        groups = [range(*ends) for ends in even_ranges(len(bounds), max(1, JOINED_ROWS // height))]
         # Bytes of an entry: of F and its blocks of both kinds; of T, its groups, masked products.
         item = self.rows.dtype.itemsize
         treatments = len(self.pairs.treatments) / max(self.pairs.features.size, 1)
         per_entry = 3 * (item + 5) + (2 * item + 12) * treatments
         return groups, self.rows.X.nnz * per_entry <= KEPT_BYTES
 
-    def _map(self, kernel: Any, *vectors: np.ndarray, message: Any = None) -> Iterator[tuple]:
+    def _map(self, kernel: Any, *vectors: np.ndarray, coefs: Any = None) -> Iterator[tuple]:
         """(first row, last row, kernel(reading, rows of each vector, message)), in order."""
         bounds, sketch = self.rows.bounds, self.sketch
-        extra = () if message is None else (message,)
+        extra = () if coefs is None else (coefs,)
         if not self.rows.sparse:
-            parts = self.rows.map(partial(on_tile, sketch, kernel), *vectors, message=message)
+            parts = self.rows.map(partial(on_tile, sketch, kernel), *vectors, coefs=coefs)
             for (start, stop), part in zip(bounds, parts):
                 yield start, stop, part
             return
@@ -126,8 +126,8 @@ class ProbeBalance:
 
         yield from self.rows.run(call, range(len(self._groups)))
 
-    def _sums(self, kernel: Any, *vectors: np.ndarray, message: Any = None) -> list[Any]:
-        return add_up(part for _, _, part in self._map(kernel, *vectors, message=message))
+    def _sums(self, kernel: Any, *vectors: np.ndarray, coefs: Any = None) -> list[Any]:
+        return add_up(part for _, _, part in self._map(kernel, *vectors, coefs=coefs))
 
     def _estimate(self, w: np.ndarray, keep: bool) -> tuple:
         """The value and what it was made of; G = 2 scale R, if it is to be kept."""
@@ -136,12 +136,12 @@ class ProbeBalance:
         inverse_s, inverse_c = group_rates(s, float(w.sum()))
         u = ((inverse_s + inverse_c) * self.sign).astype(dtype)
         offset = self._grouped(inverse_c * self.sign).astype(dtype)
-        mapped = self._map(projection, w.astype(dtype, copy=False), message=(u, offset))
+        mapped = self._map(projection, w.astype(dtype, copy=False), coefs=(u, offset))
         parts = (part for _, _, part in mapped)
         size = self.pairs.features.size * self.n_probes
         few = len(self._groups or self.rows.bounds) * size <= FEW_SUMS
         sums = [each for (each,) in parts] if few else add_up(parts)
-        k, j = self.sketch.masked
+        k, j = self.sketch.excluded
         treated = together * inverse_s[j]
         control = (x[k] - together) * inverse_c[j]
         taken = (treated - control) * self.pairs.scale[k] * self.sign[j]
@@ -150,13 +150,13 @@ class ProbeBalance:
 
     def _finish(self, sums: list, taken: np.ndarray, keep: bool) -> tuple[float, np.ndarray | None]:
         """||R||^2 and G from the sums of the tiles, a few features at a time."""
-        dtype, (k_of, order) = self.rows.dtype, self._masked_by_feature
+        dtype, (k_of, order) = self.rows.dtype, self._excluded_by_feature
         scale, taken = self.pairs.scale.astype(dtype), taken[order].astype(dtype)
-        group = self.group[self.sketch.masked[1]][order]
+        group = self.group[self.sketch.excluded[1]][order]
         G = np.empty(sums[0].shape, dtype=dtype) if keep else None
 
         def piece(a: int, b: int) -> float:
-            R = scratch("R", (b - a, self.n_probes), dtype)
+            R = buffer("R", (b - a, self.n_probes), dtype)
             np.copyto(R, sums[0][a:b], casting="same_kind")
             for other in sums[1:]:
                 R += other[a:b]
@@ -167,8 +167,8 @@ class ProbeBalance:
                 np.multiply(R, 2.0 * scale[a:b, None], out=G[a:b])
             return sum_of_squares(R)
 
-        pieces = evenly(self.pairs.features.size, FEW_FEATURES)
-        several = [pieces[slice(*ends)] for ends in evenly(len(pieces), 8)]
+        pieces = even_ranges(self.pairs.features.size, FEW_FEATURES)
+        several = [pieces[slice(*ends)] for ends in even_ranges(len(pieces), 8)]
         run = getattr(self.rows, "run", map)
         found = run(lambda some: [piece(*ends) for ends in some], several)
         return float(sum(chain.from_iterable(found))), G
@@ -180,24 +180,24 @@ class ProbeBalance:
         return self._estimate(w, False)[0]
 
     def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
-        value, message, gradient = self._back(w)
-        for start, stop, part in self._map(rest_of_gradient, message=message):
+        value, coefs, gradient = self._back(w)
+        for start, stop, part in self._map(rest_of_gradient, coefs=coefs):
             gradient[start:stop] += part
         return value, gradient
 
-    def value_and_message(self, w: np.ndarray) -> tuple[float, tuple]:
+    def value_and_coefs(self, w: np.ndarray) -> tuple[float, tuple]:
         """The value, and all that the derivative in a row's weight needs besides the row."""
         return self._back(w)[:2]
 
-    def row_gradient(self, message: tuple) -> np.ndarray:
+    def gradient_from(self, coefs: tuple) -> np.ndarray:
         """The derivative in the weight of each row, which need not be those of the message."""
-        if isinstance(message[3], tuple):  # model files of format 2 have G in panels
-            message = (*message[:3], np.hstack(message[3]), *message[4:])
+        if isinstance(coefs[3], tuple):  # model files of format 2 have G in panels
+            coefs = (*coefs[:3], np.hstack(coefs[3]), *coefs[4:])
         other = copy(self)
-        other.sketch = Sketch(self.pairs, message[0], message[2].size)
+        other.sketch = Sketch(self.pairs, coefs[0], coefs[2].size)
         other._kept, other._keep = {}, False
         out = np.empty(self.rows.n)
-        for start, stop, part in other._map(gradient_of_rows, message=message):
+        for start, stop, part in other._map(gradient_of_rows, coefs=coefs):
             out[start:stop] = part
         return out
 
@@ -205,12 +205,12 @@ class ProbeBalance:
         """Value, message, and the part of the gradient that does not go through s and c."""
         value, G, inverse_s, inverse_c, u, offset, treated, control = self._estimate(w, True)
         dtype = self.rows.dtype
-        k, j = self.sketch.masked
+        k, j = self.sketch.excluded
         # The derivative of the masked entries that were taken out of R.
         pull = -G[k, self.group[j]] * self.sign[j]
         totals: list[Any] = []
         gradient = np.empty(self.rows.n)
-        parts = self._map(back_projection, w.astype(dtype, copy=False), message=(u, offset, G))
+        parts = self._map(back_projection, w.astype(dtype, copy=False), coefs=(u, offset, G))
         for start, stop, (direct, *sums) in parts:
             gradient[start:stop] = direct
             totals = add_up([totals, sums] if totals else [sums])
@@ -264,10 +264,10 @@ class Sketch:
         self.pairs, self.order, self.m = pairs, order, m
         place = np.empty(order.size, dtype=np.intp)
         place[order] = np.arange(order.size)
-        k, j = pairs.masked
+        k, j = pairs.excluded
         by_place = np.argsort(place[j], kind="stable")
         # Sorted by place, so that each chunk's pairs are next to each other.
-        self.masked = k, i = k[by_place], place[j][by_place]
+        self.excluded = k, i = k[by_place], place[j][by_place]
         self._place, self._pair = place, np.argsort(by_place)
         self.treatments = pairs.treatments.take(order)
         one_each = k.size == pairs.features.size == order.size == np.unique(k).size
@@ -275,9 +275,9 @@ class Sketch:
         self.chunks = []
         for start in range(0, order.size, m):
             stop = min(start + m, order.size)
-            which = slice(*np.searchsorted(self.masked[1], [start, stop]))
+            which = slice(*np.searchsorted(self.excluded[1], [start, stop]))
             chunk = self.treatments.take(np.arange(start, stop))
-            inside = self.masked[0][which], self.masked[1][which] - start
+            inside = self.excluded[0][which], self.excluded[1][which] - start
             self.chunks.append(Chunk(slice(start, stop), chunk, *inside, which))
 
     def read(self, tile: Any, again: bool = False) -> Reading:
@@ -285,7 +285,7 @@ class Sketch:
         F = take_columns(tile, self.pairs.features)
         if not sp.issparse(tile):
             return DenseReading(self, F, tile)
-        T = self.treatments.of_sparse(tile)
+        T = self.treatments.sparse_indicators(tile)
         return SparseReading(self, F, T, self._products(F, T), again)
 
     def read_again(self, reading: SparseReading) -> SparseReading:
@@ -301,7 +301,7 @@ class Sketch:
 
     def _products(self, F: Any, T: SparseIndicators) -> Any:
         """Rows x masked pairs matrix F[:, k] * T[:, i]."""
-        k, i = self.masked
+        k, i = self.excluded
         if not self.own:
             return T.products(F, k, i)
         # Each feature given itself, and nothing else: the entries of F, renumbered.
@@ -350,11 +350,11 @@ class DenseReading:
 
     def grouped(self, u: np.ndarray, piece: SomeRows) -> np.ndarray:
         """T diag(u), columns of each group added up: n x m."""
-        out = scratch("grouped", (len(self.tile), self.sketch.m), self.tile.dtype)
+        out = buffer("grouped", (len(self.tile), self.sketch.m), self.tile.dtype)
         out[:] = 0.0
-        part = scratch("chunk", out.shape, out.dtype)
+        part = buffer("chunk", out.shape, out.dtype)
         for chunk in self.sketch.chunks:
-            T = chunk.treatments.of(self.tile)
+            T = chunk.treatments.indicators(self.tile)
             out[:, : T.shape[1]] += np.multiply(T, u[chunk.places], out=part[:, : T.shape[1]])
         return out
 
@@ -362,26 +362,26 @@ class DenseReading:
         """sum_i T_ij V_ig of each treatment j and its group g."""
         parts = [
             np.einsum("ij,ij->j", T, V[:, : T.shape[1]])
-            for T in (chunk.treatments.of(self.tile) for chunk in self.sketch.chunks)
+            for T in (chunk.treatments.indicators(self.tile) for chunk in self.sketch.chunks)
         ]
         return np.concatenate(parts)
 
     def group_sums(self, w: np.ndarray) -> tuple:
         """T'w, F'w and, for the masked pairs, sum_i w_i F_ik T_ij."""
-        s, together = [], np.zeros(self.sketch.masked[0].size)
+        s, together = [], np.zeros(self.sketch.excluded[0].size)
         for chunk in self.sketch.chunks:
-            T = chunk.treatments.of(self.tile)
+            T = chunk.treatments.indicators(self.tile)
             s.append(w @ T)
             if chunk.k.size:
                 together[chunk.which] = w @ (self.F[:, chunk.k] * T[:, chunk.i])
         # A few columns at a time: in float64 the whole tile would be new memory.
-        x = [weighted_sum(w, self.F[:, a:b]) for a, b in evenly(self.F.shape[1], FEW_COLUMNS)]
+        x = [weighted_sum(w, self.F[:, a:b]) for a, b in even_ranges(self.F.shape[1], FEW_COLUMNS)]
         return np.concatenate(s), np.concatenate(x), together
 
     def times_vectors(self, by_treatment: np.ndarray, by_product: np.ndarray) -> np.ndarray:
         out = np.zeros(len(self.tile), dtype=self.tile.dtype)
         for chunk in self.sketch.chunks:
-            T = chunk.treatments.of(self.tile)
+            T = chunk.treatments.indicators(self.tile)
             out += T @ by_treatment[chunk.places]
             if chunk.k.size:
                 out += (self.F[:, chunk.k] * T[:, chunk.i]) @ by_product[chunk.which]
@@ -406,11 +406,11 @@ class SparseReading:
                 slice(int(entries.indptr[a]), int(entries.indptr[b])),
                 entries.indptr[a : b + 1] - entries.indptr[a],
             )
-            for a, b in evenly(F.shape[0], FEW_ROWS)
+            for a, b in even_ranges(F.shape[0], FEW_ROWS)
         ]
         # Worth it where most blocks have entries of most rows, or of most columns.
         n, d = F.shape
-        columns, rows = evenly(d, COLUMNS_OF_A_BLOCK), evenly(n, ROWS_OF_A_BLOCK)
+        columns, rows = even_ranges(d, COLUMNS_OF_A_BLOCK), even_ranges(n, ROWS_OF_A_BLOCK)
         self._columns, self._rows = [(0, d, F)], [(0, n, F)]
         if again and F.nnz >= 2 * n * len(columns) > 2 * n:
             self._columns = [(a, b, sp.csr_array(F[:, a:b])) for a, b in columns]
@@ -429,7 +429,7 @@ class SparseReading:
         data = np.take(u, entries.indices[own])
         data *= entries.data[own]
         shape = (piece.indptr.size - 1, m)
-        out = scratch("grouped", shape, data.dtype)
+        out = buffer("grouped", shape, data.dtype)
         csr_of(data, self.group[own], piece.indptr, m).toarray(out=out)
         if base.any():
             out += np.bincount(np.arange(u.size) % m, weights=base * u, minlength=m)
@@ -458,7 +458,7 @@ class SparseReading:
         """F G, for a moment."""
         if len(self._rows) == 1:
             return self.F @ G
-        out = scratch("F G", (self.F.shape[0], G.shape[1]), G.dtype)
+        out = buffer("F G", (self.F.shape[0], G.shape[1]), G.dtype)
         for a, b, block in self._rows:
             out[a:b] = block @ G
         return out
@@ -466,7 +466,7 @@ class SparseReading:
     def group_sums(self, w: np.ndarray) -> tuple:
         x = self.F.T @ w
         if self._one_sum:
-            k, i = self.sketch.masked
+            k, i = self.sketch.excluded
             s = np.empty_like(x)
             s[i] = x[k]
             return s, x, x[k]
@@ -475,7 +475,7 @@ class SparseReading:
 
     def times_vectors(self, by_treatment: np.ndarray, by_product: np.ndarray) -> np.ndarray:
         if self._one_sum:
-            k, i = self.sketch.masked
+            k, i = self.sketch.excluded
             by_feature = np.empty_like(by_product)
             by_feature[k] = by_product + by_treatment[i]
             return self.F @ by_feature
@@ -493,10 +493,10 @@ def group_sums(reading: Reading, w: np.ndarray) -> tuple:
     return reading.group_sums(w)
 
 
-def projection(reading: Reading, w: np.ndarray, message: tuple) -> tuple:
+def projection(reading: Reading, w: np.ndarray, coefs: tuple) -> tuple:
     """X' diag(w) A Z, with A Z = T diag(u) added up by groups - offset."""
-    u, offset = message
-    wAZ = scratch("w A Z", (w.size, offset.size), offset.dtype)
+    u, offset = coefs
+    wAZ = buffer("w A Z", (w.size, offset.size), offset.dtype)
     for piece in reading.pieces:
         AZ = reading.grouped(u, piece)
         AZ -= offset
@@ -504,9 +504,9 @@ def projection(reading: Reading, w: np.ndarray, message: tuple) -> tuple:
     return (reading.transposed_times(wAZ),)
 
 
-def back_projection(reading: Reading, w: np.ndarray, message: tuple) -> tuple:
+def back_projection(reading: Reading, w: np.ndarray, coefs: tuple) -> tuple:
     """Row by row X G . A Z; then, of diag(w) X G, the sums per treatment and over all rows."""
-    u, offset, G = message
+    u, offset, G = coefs
     direct, all_XG = np.empty(w.size, dtype=offset.dtype), reading.times(G)
     by_treatment, all_rows = np.zeros(u.size), np.zeros(offset.size)
     for piece in reading.pieces:
@@ -519,15 +519,15 @@ def back_projection(reading: Reading, w: np.ndarray, message: tuple) -> tuple:
     return direct, by_treatment, all_rows
 
 
-def rest_of_gradient(reading: Reading, message: tuple) -> np.ndarray:
+def rest_of_gradient(reading: Reading, coefs: tuple) -> np.ndarray:
     """The derivative through s and c, and of the masked entries."""
-    *_, by_treatment, by_product, by_feature, const = message
+    *_, by_treatment, by_product, by_feature, const = coefs
     return reading.times_vectors(by_treatment, by_product) + reading.F @ by_feature + const
 
 
-def gradient_of_rows(reading: Reading, message: tuple) -> np.ndarray:
-    _, u, offset, G, *_ = message
-    out, XG = rest_of_gradient(reading, message), reading.times(G)
+def gradient_of_rows(reading: Reading, coefs: tuple) -> np.ndarray:
+    _, u, offset, G, *_ = coefs
+    out, XG = rest_of_gradient(reading, coefs), reading.times(G)
     for piece in reading.pieces:
         AZ = reading.grouped(u, piece)
         AZ -= offset

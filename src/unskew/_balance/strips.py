@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._arrays import add_up, evenly, row_products
-from .._buffers import scratch
+from .._arrays import add_up, even_ranges, row_products
+from .._buffers import buffer
 from .binary import Rates, squares
 from .blas import times_upper
 from .treatments import Pairs, group_rates, weighted_indicators
@@ -18,13 +18,13 @@ from .treatments import Pairs, group_rates, weighted_indicators
 STRIP = 200
 FEWEST_COLUMNS = 3 * STRIP
 # Entries of the indicators, at most: each strip reads all rows of the columns to its left.
-MOST_ENTRIES = 2**21
+MAX_ENTRIES = 2**21
 # Columns that fewer rows than this share have are multiplied by their entries. A product with
 # sparse rows runs at about a fifth of the rate of BLAS.
 RARE = 0.18
 
 
-class SymmetricStripBalance:
+class BinaryStripBalance:
     """SymmetricPrimalBalance where the indicators fit in the cache: threads share pairs, not rows.
 
     With s and r known, C, H and what they add to the gradient need nothing from other pairs:
@@ -41,7 +41,7 @@ class SymmetricStripBalance:
 
     def __init__(self, rows: Any, pairs: Pairs) -> None:
         self.rows, self.pairs = rows, pairs
-        treated = pairs.treatments.of_rows(rows)
+        treated = pairs.treatments.indicators_by_column(rows)
         often = np.count_nonzero(treated, axis=0)
         few = np.minimum(often, rows.n - often)
         order = np.argsort(few, kind="stable")
@@ -49,15 +49,17 @@ class SymmetricStripBalance:
         treated = np.take(treated, order, axis=1)
         treated ^= 2 * often[order] > rows.n
         self.T = treated.astype(rows.dtype)
-        self.scale = (pairs.scale * pairs.gap)[order]
+        self.scale = (pairs.scale * pairs.range)[order]
         at = np.argsort(order)
-        k, j = at[pairs.masked[0]], at[pairs.masked[1]]
-        self.masked = k[k < j], j[k < j]
+        k, j = at[pairs.excluded[0]], at[pairs.excluded[1]]
+        self.excluded = k[k < j], j[k < j]
         self.rare = int((few <= RARE * rows.n).sum())
         by_row = sp.csr_array(treated[:, : self.rare]).astype(rows.dtype)
         by_column = sp.csr_array(by_row.T)
         count = max(4, 2 * round(d / (2 * STRIP)))
-        self.strips = [_Strip(self, by_row, by_column, *ends) for ends in evenly(d, -(-d // count))]
+        self.strips = [
+            _Strip(self, by_row, by_column, *ends) for ends in even_ranges(d, -(-d // count))
+        ]
         self._tasks = _of_one_size(
             [strip.cost for strip in self.strips], (len(self.strips) + 1) // 2
         )
@@ -66,7 +68,7 @@ class SymmetricStripBalance:
     def suits(rows: Any, pairs: Pairs) -> bool:
         """Whether the pairs are of this kind, the rows an array, and the shape the right one."""
         d, dense = pairs.features.size, type(getattr(rows, "X", None)) is np.ndarray
-        shaped = d >= FEWEST_COLUMNS and rows.n * d <= MOST_ENTRIES
+        shaped = d >= FEWEST_COLUMNS and rows.n * d <= MAX_ENTRIES
         return pairs.symmetric and dense and shaped
 
     def _on_threads(self, function: Callable) -> list[Any]:
@@ -78,9 +80,9 @@ class SymmetricStripBalance:
     def _over_strips(self, parts: Any) -> np.ndarray:
         """Sums over all pairs, from (of columns, of rows) of each strip."""
         total = np.zeros(self.T.shape[1])
-        for strip, (of_columns, of_rows) in zip(self.strips, parts):
+        for strip, (of_columns, indicators_by_column) in zip(self.strips, parts):
             total[strip.k : strip.stop] += of_columns
-            total[: strip.stop] += of_rows
+            total[: strip.stop] += indicators_by_column
         return total
 
     def value(self, w: np.ndarray) -> float:
@@ -128,7 +130,7 @@ class SymmetricStripBalance:
 class _Strip:
     """Columns k..stop of the triangle, rows 0..stop: its products, by entries and by BLAS."""
 
-    def __init__(self, balance: SymmetricStripBalance, by_row: Any, by_column: Any, k, stop):
+    def __init__(self, balance: BinaryStripBalance, by_row: Any, by_column: Any, k, stop):
         T = balance.T
         self.k, self.stop = k, stop
         self.own = np.ascontiguousarray(T[:, k:stop])
@@ -137,9 +139,9 @@ class _Strip:
         self.columns, self.sparse = by_column[:rare], by_row[:, :rare]
         self.dense = T[:, rare:k]
         self.above = np.triu(np.ones((stop - k, stop - k), dtype=T.dtype), 1)
-        rows, columns = balance.masked
+        rows, columns = balance.excluded
         inside = (columns >= k) & (columns < stop)
-        self.masked = rows[inside], columns[inside] - k
+        self.excluded = rows[inside], columns[inside] - k
         self.cost = (stop - k) * (self.sparse.nnz + RARE * T.shape[0] * (stop - rare))
 
     def covariance(self, p: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -147,8 +149,8 @@ class _Strip:
         own, k, rare, dtype = self.own, self.k, self.rare, self.own.dtype
         share_ = share.astype(dtype)[: self.stop]
         p_ = p.astype(dtype)[:, None]
-        C = scratch("C", (self.stop, own.shape[1]), dtype)
-        wT = np.multiply(own, p_, out=scratch("times", own.shape, dtype))
+        C = buffer("C", (self.stop, own.shape[1]), dtype)
+        wT = np.multiply(own, p_, out=buffer("times", own.shape, dtype))
         if rare:
             C[:rare] = self.columns @ wT
         if rare < k:
@@ -156,10 +158,10 @@ class _Strip:
         if rare <= k:
             wT = np.multiply(own, np.sqrt(p_), out=wT)
             np.matmul(wT.T, wT, out=C[k:])  # symmetric: half the operations
-        shift = scratch("shift", C.shape, dtype)
+        shift = buffer("shift", C.shape, dtype)
         C -= np.multiply(share_[:, None], share_[k:], out=shift)
         C[k:] *= self.above
-        C[self.masked] = 0.0
+        C[self.excluded] = 0.0
         return C
 
     def row_products(self, H: np.ndarray) -> np.ndarray:
@@ -168,7 +170,7 @@ class _Strip:
         products = np.zeros(own.shape[0], dtype=own.dtype)
         if rare:
             products += row_products(self.sparse @ H[:rare], own)
-        G = scratch("times", own.shape, own.dtype)
+        G = buffer("times", own.shape, own.dtype)
         if rare < k:
             products += row_products(np.matmul(self.dense, H[rare:k], out=G), own)
         if rare <= k:

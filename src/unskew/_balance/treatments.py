@@ -19,7 +19,7 @@ class Treatments:
     """Treatment j is ``above[j] < X[:, column[j]] <= upto[j]``; a two-valued column needs one.
 
     ``as_is`` says that the columns are 0/1 as they stand, so that T need not be computed.
-    ``absent`` (dense data only) names for each j the 0/1 column that says where the value is
+    ``missing_indicator`` (dense data only) names for each j the 0/1 column that says where the value is
     missing, -1 for none: a missing value is in no interval, whatever stands in its place.
     """
 
@@ -27,37 +27,43 @@ class Treatments:
     above: np.ndarray
     upto: np.ndarray
     as_is: bool = False
-    absent: np.ndarray | None = None
+    missing_indicator: np.ndarray | None = None
 
     def __len__(self) -> int:
         return self.column.size
 
     def take(self, which: np.ndarray) -> Treatments:
-        absent = None if self.absent is None else self.absent[which]
+        missing_indicator = (
+            None if self.missing_indicator is None else self.missing_indicator[which]
+        )
         return Treatments(
-            self.column[which], self.above[which], self.upto[which], self.as_is, absent
+            self.column[which], self.above[which], self.upto[which], self.as_is, missing_indicator
         )
 
-    def of(self, tile: np.ndarray) -> np.ndarray:
+    def indicators(self, tile: np.ndarray) -> np.ndarray:
         """Indicators of a dense tile, in the dtype of the tile."""
         columns = take_columns(tile, self.column)
         if self.as_is:
             return columns
         treated = self.within(columns)
-        for j in self._gappy:
-            treated[:, j] &= tile[:, self.absent[j]] == 0  # type: ignore[index]
+        for j in self._with_missing:
+            treated[:, j] &= tile[:, self.missing_indicator[j]] == 0  # type: ignore[index]
         return treated.astype(tile.dtype)
 
     @property
-    def _gappy(self) -> np.ndarray:
-        return np.zeros(0, np.intp) if self.absent is None else np.flatnonzero(self.absent >= 0)
+    def _with_missing(self) -> np.ndarray:
+        return (
+            np.zeros(0, np.intp)
+            if self.missing_indicator is None
+            else np.flatnonzero(self.missing_indicator >= 0)
+        )
 
-    def of_rows(self, rows: Any) -> np.ndarray:
+    def indicators_by_column(self, rows: Any) -> np.ndarray:
         """Which rows each stands for, n x t, read by whole columns: for the form with n < d."""
         treated = self.within(rows.columns(self.column))
-        j = self._gappy
+        j = self._with_missing
         if j.size:
-            treated[:, j] &= rows.columns(self.absent[j]) == 0  # type: ignore[index]
+            treated[:, j] &= rows.columns(self.missing_indicator[j]) == 0  # type: ignore[index]
         return treated
 
     def within(self, values: np.ndarray, j: Any = slice(None)) -> np.ndarray:
@@ -68,7 +74,7 @@ class Treatments:
             inside &= values <= upto
         return inside
 
-    def of_sparse(self, tile: sp.csr_array) -> SparseIndicators:
+    def sparse_indicators(self, tile: sp.csr_array) -> SparseIndicators:
         """Indicators of a CSR tile as (value where X is 0) + (correction at stored entries)."""
         base = ((self.above < 0) & (self.upto >= 0)).astype(tile.dtype)
         # Treatments are listed column by column; the b-th of a column is at first + b.
@@ -138,46 +144,46 @@ class Effects:
     bins: Treatments | None
     mean: np.ndarray
     B: np.ndarray
-    absent: np.ndarray
+    missing_indicator: np.ndarray
 
     def z(self, tile: np.ndarray) -> np.ndarray:
         """Centred z of the rows of a tile, n x Q."""
         parts = ((take_columns(tile, self.column) - self.centre) / self.scale) ** self.power
         if self.bins is not None:
-            parts = np.hstack([parts, self.bins.of(tile)])
+            parts = np.hstack([parts, self.bins.indicators(tile)])
         return (parts - self.mean).astype(tile.dtype, copy=False)
 
-    def taken_out(self, tile: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    def residuals(self, tile: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Columns of a tile less what the suspects add."""
         B = self.B[:, columns].astype(tile.dtype, copy=False)
         out = take_columns(tile, columns) - self.z(tile) @ B
-        noted = self.absent[columns]
-        gappy = np.flatnonzero(noted >= 0)
-        if gappy.size:
-            out[:, gappy] *= 1 - tile[:, noted[gappy]]
+        noted = self.missing_indicator[columns]
+        with_missing = np.flatnonzero(noted >= 0)
+        if with_missing.size:
+            out[:, with_missing] *= 1 - tile[:, noted[with_missing]]
         return out
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """A rectangle of D: features x treatments, less the masked pairs.
+    """A block of D: features x treatments, less the excluded pairs.
 
     features    columns of X that are the k of D[k, j]
     treatments  the j of D[k, j]
-    masked      (k, j) positions inside the rectangle whose two sides come from one source feature
+    excluded    (k, j) positions inside the block whose two sides come from one source feature
     scale       row k of D is multiplied by it (1 / starting standard deviation, or 1)
     centre      a value near the mean of each feature, for the form that multiplies rows
-    gap         per feature: larger minus smaller value where it is two-valued, nan otherwise
+    range       per feature: larger minus smaller value where it is two-valued, nan otherwise
     symmetric   all features are two-valued and are the treatments themselves, in order
     effects     taken out of the features first (primal form of dense data only), or None
     """
 
     features: np.ndarray
     treatments: Treatments
-    masked: tuple[np.ndarray, np.ndarray]
+    excluded: tuple[np.ndarray, np.ndarray]
     scale: np.ndarray
     centre: np.ndarray
-    gap: np.ndarray
+    range: np.ndarray
     symmetric: bool = False
     effects: Effects | None = None
 
@@ -185,11 +191,11 @@ class Pairs:
         """Feature columns of a tile, less the suspects' effects."""
         if self.effects is None:
             return take_columns(tile, self.features)
-        return self.effects.taken_out(tile, self.features)
+        return self.effects.residuals(tile, self.features)
 
     @property
     def n_pairs(self) -> int:
-        return self.features.size * len(self.treatments) - self.masked[0].size
+        return self.features.size * len(self.treatments) - self.excluded[0].size
 
 
 def group_rates(s: np.ndarray, W: float) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 
 
-class Values(NamedTuple):
+class ColumnValues(NamedTuple):
     """A column as read, before anything is learned from it.
 
     kind       "number", "date", "flag" (truth values), "text" or "ordered"
@@ -55,20 +55,20 @@ def column_names(frame: Any) -> list[str]:
     return names
 
 
-def columns_of(frame: Any) -> dict[str, Any]:
+def frame_columns(frame: Any) -> dict[str, Any]:
     """Name -> series. By position: names that are not text may not be asked for."""
     return dict(zip(column_names(frame), frame.iter_columns()))
 
 
-def read_column(series: Any, name: str, kind: str | None = None) -> Values:
+def read_column(series: Any, name: str, kind: str | None = None) -> ColumnValues:
     """Read by dtype, or as ``kind`` ("number" or "category") where one is asked for."""
     values = _by_dtype(series, name)
     if kind == "category" and values.kind in ("number", "date", "ordered"):
         if values.kind == "ordered":
             numbers = values.numbers
             codes = np.where(np.isnan(numbers), -1, numbers).astype(np.int64)
-            return Values("text", None, codes, values.words)
-        return _numbers_as_words(values.numbers)
+            return ColumnValues("text", None, codes, values.words)
+        return _numbers_as_categories(values.numbers)
     if kind == "number" and values.kind in ("text", "flag"):
         if values.kind == "text":
             raise ValueError(
@@ -76,37 +76,37 @@ def read_column(series: Any, name: str, kind: str | None = None) -> Values:
                 f"{values.words[0]!r} for example"
             )
         numbers = np.array([*map(float, values.words), np.nan])[values.codes]
-        return Values("number", numbers, None, ())
+        return ColumnValues("number", numbers, None, ())
     return values
 
 
-def _by_dtype(series: Any, name: str) -> Values:
+def _by_dtype(series: Any, name: str) -> ColumnValues:
     dtype = series.dtype
     if dtype == nw.Boolean:
-        return _flags([None if v is None else bool(v) for v in _listed(series)])
+        return _flags([None if v is None else bool(v) for v in _to_list(series)])
     if dtype.is_numeric():
-        return Values("number", _floats(series, name), None, ())
+        return ColumnValues("number", _floats(series, name), None, ())
     if dtype in (nw.Date, nw.Datetime, nw.Duration):
-        return Values("date", _days(series, dtype), None, ())
+        return ColumnValues("date", _days(series, dtype), None, ())
     if dtype == nw.Enum:
         levels = tuple(dtype.categories)
         place = {level: float(i) for i, level in enumerate(levels)}
         place[None] = np.nan
-        numbers = np.array([place.get(v, np.nan) for v in _listed(series)])
-        return Values("ordered", numbers, None, tuple(map(str, levels)))
+        numbers = np.array([place.get(v, np.nan) for v in _to_list(series)])
+        return ColumnValues("ordered", numbers, None, tuple(map(str, levels)))
     if dtype in (nw.String, nw.Categorical):
-        return _words(_listed(series))
+        return _words(_to_list(series))
     if dtype == nw.Unknown and series.null_count() == len(series):
-        return Values("number", np.full(len(series), np.nan), None, ())
+        return ColumnValues("number", np.full(len(series), np.nan), None, ())
     if dtype == nw.Object or dtype == nw.Unknown:
-        return _objects(_listed(series), name)
+        return _objects(_to_list(series), name)
     raise TypeError(
         f"column {name!r} of X holds {dtype}; it should hold numbers, truth values, text, "
         "categories or dates. Leave it out or turn it into such columns"
     )
 
 
-def _listed(series: Any) -> list:
+def _to_list(series: Any) -> list:
     """Values, None where they are missing: pandas has three other words for that, one of which
     cannot be compared."""
     values = series.to_list()
@@ -144,12 +144,12 @@ def _days(series: Any, dtype: Any) -> np.ndarray:
     return days
 
 
-def _flags(values: list) -> Values:
+def _flags(values: list) -> ColumnValues:
     codes = np.array([-1 if v is None else int(v) for v in values], dtype=np.int64)
-    return Values("flag", None, codes, (False, True))
+    return ColumnValues("flag", None, codes, (False, True))
 
 
-def _words(values: list) -> Values:
+def _words(values: list) -> ColumnValues:
     """Text, coded in sorted order so that the reader of a file does not matter."""
     seen: dict = {}
     # A float among text is pandas' nan: missing.
@@ -162,10 +162,10 @@ def _words(values: list) -> Values:
     rank[-1] = -1
     for place, word in enumerate(words):
         rank[seen[word]] = place
-    return Values("text", None, rank[codes], tuple(map(str, words)))
+    return ColumnValues("text", None, rank[codes], tuple(map(str, words)))
 
 
-def _objects(values: list, name: str) -> Values:
+def _objects(values: list, name: str) -> ColumnValues:
     """A pandas column of Python objects, by what is in it."""
     known = [v for v in values if v is not None and v == v]
     kinds = {
@@ -181,7 +181,7 @@ def _objects(values: list, name: str) -> Values:
         numbers = np.array([np.nan if v is None else float(v) for v in values])
         if np.isinf(numbers).any():
             raise ValueError(f"column {name!r} of X contains inf; values should be finite")
-        return Values("number", numbers, None, ())
+        return ColumnValues("number", numbers, None, ())
     if kinds == {"text"}:
         return _words(values)
     raise TypeError(
@@ -190,16 +190,16 @@ def _objects(values: list, name: str) -> Values:
     )
 
 
-def _numbers_as_words(numbers: np.ndarray) -> Values:
+def _numbers_as_categories(numbers: np.ndarray) -> ColumnValues:
     """Numbers that are names, in the order of their size; whole ones without a decimal point."""
     known = ~np.isnan(numbers)
     different, places = np.unique(numbers[known], return_inverse=True)
     codes = np.full(numbers.size, -1, dtype=np.int64)
     codes[known] = places
-    return Values("text", None, codes, tuple(spoken_number(v) for v in different))
+    return ColumnValues("text", None, codes, tuple(format_number(v) for v in different))
 
 
-def spoken_number(value: float) -> str:
+def format_number(value: float) -> str:
     return (
         str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))
     )

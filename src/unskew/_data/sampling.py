@@ -16,17 +16,17 @@ import scipy.sparse as sp
 
 from .._validation import check_weights
 from .columns import as_frame
-from .tables import TableBlocks, open_outside
-from .tiled import stacked
+from .tables import TableBlocks, open_source
+from .tiled import bounds_from_sizes
 
 # Rows that are looked at, and of wide dense rows so many entries (128 MB in float32), but not fewer
 # rows than this.
-MOST_ROWS, MOST_ENTRIES, LEAST_ROWS = 100_000, 2**25, 10_000
+MAX_ROWS, MAX_ENTRIES, MIN_ROWS = 100_000, 2**25, 10_000
 # What a fitted model knows of each row.
-PER_ROW = ("labels_", "weights_", "combined_weights_", "confidence_")
+ROW_ATTRIBUTES = ("labels_", "weights_", "combined_weights_", "confidence_")
 
 
-class Some(NamedTuple):
+class RowSample(NamedTuple):
     """Rows in memory, their design weights, and their positions among ``n`` rows (None: all)."""
 
     X: Any
@@ -39,10 +39,10 @@ class Some(NamedTuple):
         return f"Looked at {len(self.a):,} of {self.n:,} rows, drawn at random."
 
 
-def some_rows(X: Any, sample_weight: Any, seed: Any) -> Some:
-    """All rows of a table, matrix, file or reader, or ``most_rows`` of those that have weight."""
-    outside = open_outside(X)
-    n, most = (count(X if outside is None else outside) for count in (rows_of, most_rows))
+def sample_rows(X: Any, sample_weight: Any, seed: Any) -> RowSample:
+    """All rows of a table, matrix, file or reader, or ``max_rows`` of those that have weight."""
+    source = open_source(X)
+    n, most = (count(X if source is None else source) for count in (count_rows, max_rows))
     a = check_weights(sample_weight, n)
     chosen = None
     if n > most:
@@ -51,22 +51,22 @@ def some_rows(X: Any, sample_weight: Any, seed: Any) -> Some:
         size = min(most, present.size)
         chosen = present[np.sort(rng.choice(present.size, size, replace=False))]
         a = np.ascontiguousarray(a[chosen])
-    if outside is not None:
-        X = _read(outside, chosen)
+    if source is not None:
+        X = _read_rows(source, chosen)
     elif chosen is not None:
         X = take_rows(X, chosen)
-    return Some(X, a, chosen, n)
+    return RowSample(X, a, chosen, n)
 
 
-def rows_of(X: Any) -> int:
+def count_rows(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
-def most_rows(X: Any) -> int:
+def max_rows(X: Any) -> int:
     """How many rows of X are looked at."""
     if sp.issparse(X) or not hasattr(X, "shape"):
-        return MOST_ROWS
-    return min(MOST_ROWS, max(LEAST_ROWS, MOST_ENTRIES // max(1, int(X.shape[1]))))
+        return MAX_ROWS
+    return min(MAX_ROWS, max(MIN_ROWS, MAX_ENTRIES // max(1, int(X.shape[1]))))
 
 
 def take_rows(X: Any, which: np.ndarray) -> Any:
@@ -78,11 +78,13 @@ def take_rows(X: Any, which: np.ndarray) -> Any:
     return frame[which.tolist()].to_native()
 
 
-def _read(outside: Any, chosen: np.ndarray | None) -> Any:
+def _read_rows(source: Any, chosen: np.ndarray | None) -> Any:
     """The chosen rows of a file or of blocks, which are read one after the other."""
-    tables = isinstance(outside, TableBlocks)
+    tables = isinstance(source, TableBlocks)
     parts = []
-    for number, (start, stop) in enumerate(stacked(outside.sizes) if tables else outside.bounds()):
+    for number, (start, stop) in enumerate(
+        bounds_from_sizes(source.sizes) if tables else source.bounds()
+    ):
         own = None
         if chosen is not None:
             first, last = np.searchsorted(chosen, (start, stop))
@@ -90,15 +92,15 @@ def _read(outside: Any, chosen: np.ndarray | None) -> Any:
         if stop == start or (own is not None and own.size == 0):
             continue
         if tables:
-            part = outside.frame(number).select(outside.columns)
+            part = source.frame(number).select(source.columns)
             parts.append(part if own is None else part[own.tolist()])
         else:
-            part = outside.read(start, stop)
+            part = source.read(start, stop)
             parts.append(part if own is None else part[own])
     return nw.concat(parts).to_native() if tables else np.concatenate(parts)
 
 
-class Whole(NamedTuple):
+class FitVectors(NamedTuple):
     """Vectors of all rows of a fit, whichever of them are looked at.
 
     a design weights, w = a m with m the learned weights of mean 1, labels or None, names of the
@@ -113,7 +115,9 @@ class Whole(NamedTuple):
     chosen: np.ndarray | None
 
     @classmethod
-    def of(cls, model: Any, a: np.ndarray, index: Any, chosen: np.ndarray | None = None) -> Whole:
+    def of(
+        cls, model: Any, a: np.ndarray, index: Any, chosen: np.ndarray | None = None
+    ) -> FitVectors:
         w = np.asarray(model.combined_weights_, dtype=np.float64)
         m = np.divide(w, a, out=np.zeros_like(w), where=a > 0)
         m /= max(float(np.average(m, weights=a)), np.finfo(float).tiny)
@@ -121,12 +125,12 @@ class Whole(NamedTuple):
         return cls(a, m, w, None if labels is None else np.asarray(labels), index, chosen)
 
 
-def some_of_model(model: Any, chosen: np.ndarray | None) -> Any:
+def subset_model(model: Any, chosen: np.ndarray | None) -> Any:
     """The model as if it had been fitted to the chosen rows."""
     if chosen is None:
         return model
     few = copy(model)
-    for name in PER_ROW:
+    for name in ROW_ATTRIBUTES:
         if hasattr(model, name):
             setattr(few, name, getattr(model, name)[chosen])
     return few

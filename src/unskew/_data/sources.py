@@ -21,26 +21,26 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._io import FileError, need, write_whole
-from .tiled import aligned, cut, tile_rows, tile_rows_of_blocks
+from .tiled import as_aligned, split_range, tile_rows, tile_rows_of_blocks
 
 # Blocks of a reader are held as long as they take no more bytes together, and three in any case.
-HELD_BLOCKS, HELD_BYTES = 3, 2**28
+CACHED_BLOCKS, CACHED_BYTES = 3, 2**28
 
 
 # Storage that is read as it is, tile by tile; anything else becomes float64.
-STORED_AS_GIVEN = [np.float64, np.float32, np.uint8, np.int8, np.bool_]
+SUPPORTED_DTYPES = [np.float64, np.float32, np.uint8, np.int8, np.bool_]
 
 
-def storage_of(dtype: Any, what: str) -> np.dtype:
+def storage_dtype(dtype: Any, what: str) -> np.dtype:
     """The dtype that values are read in; refuses what is not a number."""
     dtype = np.dtype(dtype)
     if dtype.kind not in "buif":
         raise ValueError(f"{what} holds {dtype}; it should hold numbers")
     native = dtype.newbyteorder("=")
-    return native if native in STORED_AS_GIVEN else np.dtype(np.float64)
+    return native if native in SUPPORTED_DTYPES else np.dtype(np.float64)
 
 
-def refuse_non_finite(part: np.ndarray, where: str, first: int) -> None:
+def check_finite(part: np.ndarray, where: str, first: int) -> None:
     """Raise for NaN and inf, naming file, row and column."""
     if part.dtype.kind != "f" or np.isfinite(part).all():
         return
@@ -62,7 +62,7 @@ class NpyFile:
     def __init__(self, path: str, shape: tuple[int, int], stored: np.dtype, offset: int):
         self.name, self.shape, self.offset = path, shape, offset
         self._stored = stored
-        self.dtype = storage_of(stored, path)
+        self.dtype = storage_dtype(stored, path)
         self._row = shape[1] * stored.itemsize
         self._checked: set[tuple[int, int]] = set()
         self._size = self._size_now()
@@ -119,9 +119,9 @@ class NpyFile:
             raise FileError(f"{self.name}: cannot be read: {error.strerror or error}") from error
 
     def bounds(self) -> list[tuple[int, int]]:
-        return cut(0, self.shape[0], tile_rows(self.shape, sparse=False))
+        return split_range(0, self.shape[0], tile_rows(self.shape, sparse=False))
 
-    def read(self, start: int, stop: int, ahead: Callable | None = None) -> np.ndarray:
+    def read(self, start: int, stop: int, prefetch: Callable | None = None) -> np.ndarray:
         out = np.empty((stop - start, self.shape[1]), dtype=self._stored)
         # Opened for each tile: a source goes to other threads and machines as it is.
         with open(self.name, "rb", buffering=0) as file:
@@ -140,7 +140,7 @@ class NpyFile:
                 done += count
         part = out.astype(self.dtype, copy=False)
         if (start, stop) not in self._checked:
-            refuse_non_finite(part, self.name, start)
+            check_finite(part, self.name, start)
             self._checked.add((start, stop))
         return part
 
@@ -163,34 +163,34 @@ class Blocks:
         d: int,
         dtype: Any,
         name: str,
-        one_at_a_time: bool = True,
+        exclusive: bool = True,
     ):
         self.load, self.name = load, name
-        self._turn = threading.Lock() if one_at_a_time else nullcontext()
-        self._copies = one_at_a_time
-        self.dtype = storage_of(dtype, name)
+        self._turn = threading.Lock() if exclusive else nullcontext()
+        self._copies = exclusive
+        self.dtype = storage_dtype(dtype, name)
         self.starts = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
         self.shape = (self.starts[-1], d)
         self._checked: set[int] = set()
         self._lock = threading.Lock()
         self._found: OrderedDict[int, np.ndarray] = OrderedDict()
         self._loading = [threading.Lock() for _ in range(len(self.starts) - 1)]
-        self._ahead = 0
+        self._prefetched = 0
 
     def bounds(self) -> list[tuple[int, int]]:
         step = tile_rows_of_blocks(self.shape[1])
-        return [b for pair in pairwise(self.starts) for b in cut(*pair, step)]
+        return [b for pair in pairwise(self.starts) for b in split_range(*pair, step)]
 
-    def read(self, start: int, stop: int, ahead: Callable | None = None) -> np.ndarray:
+    def read(self, start: int, stop: int, prefetch: Callable | None = None) -> np.ndarray:
         number = bisect_right(self.starts, start) - 1
         first = self.starts[number]
         block = self.block(number)
-        if ahead is not None and number + 1 < len(self._loading):
+        if prefetch is not None and number + 1 < len(self._loading):
             with self._lock:
-                ask = self._ahead != number + 1 and number + 1 not in self._found
-                self._ahead = number + 1
+                ask = self._prefetched != number + 1 and number + 1 not in self._found
+                self._prefetched = number + 1
             if ask:
-                ahead(self.block, number + 1)
+                prefetch(self.block, number + 1)
         return block[start - first : stop - first]
 
     def block(self, number: int) -> np.ndarray:
@@ -204,7 +204,7 @@ class Blocks:
             with self._lock:
                 self._found[number] = block
                 bytes_held = sum(each.nbytes for each in self._found.values())
-                while len(self._found) > HELD_BLOCKS and bytes_held > HELD_BYTES:
+                while len(self._found) > CACHED_BLOCKS and bytes_held > CACHED_BYTES:
                     bytes_held -= self._found.popitem(last=False)[1].nbytes
         return block
 
@@ -219,21 +219,21 @@ class Blocks:
                 f"{self.name}, block {number}: has shape {block.shape}; it should be {wanted}, as "
                 "before"
             )
-        block = as_stored(block, self.dtype, self.name, number)
+        block = cast_block(block, self.dtype, self.name, number)
         if number not in self._checked:
-            refuse_non_finite(block, f"{self.name}, block {number}", 0)
+            check_finite(block, f"{self.name}, block {number}", 0)
             self._checked.add(number)
         return block
 
 
-def as_stored(block: np.ndarray, dtype: np.dtype, name: str, number: int) -> np.ndarray:
+def cast_block(block: np.ndarray, dtype: np.dtype, name: str, number: int) -> np.ndarray:
     """A block in the dtype of all, which must be able to hold what it holds."""
     if not np.can_cast(block.dtype, dtype, "safe"):
         raise ValueError(
             f"{name}, block {number}: holds {block.dtype}, which does not fit into {dtype}, the "
             "type of its first block or the one it announces; all blocks should hold the same"
         )
-    return aligned(block, dtype)
+    return as_aligned(block, dtype)
 
 
 def check_block(block: Any, name: str, number: int) -> np.ndarray:
@@ -247,7 +247,7 @@ def check_block(block: Any, name: str, number: int) -> np.ndarray:
         raise ValueError(
             f"{name}, block {number}: has shape {array.shape}; a block should have rows and columns"
         )
-    storage_of(array.dtype, f"{name}, block {number}")
+    storage_dtype(array.dtype, f"{name}, block {number}")
     return array
 
 
@@ -256,7 +256,7 @@ def is_reader(X: Any) -> bool:
     return hasattr(X, "n_blocks") and callable(getattr(X, "read", None))
 
 
-def name_of(reader: Any) -> str:
+def source_name(reader: Any) -> str:
     given = getattr(reader, "name", None)
     return given if isinstance(given, str) else type(reader).__name__
 
@@ -346,7 +346,7 @@ class ParquetReader:
         if block_rows is None:
             self._bounds = list(pairwise(self._starts))
         else:
-            self._bounds = cut(0, self._starts[-1], int(block_rows))
+            self._bounds = split_range(0, self._starts[-1], int(block_rows))
         self.sizes = [stop - start for start, stop in self._bounds]
         self.n_blocks, self.shape = len(self._bounds), (self._starts[-1], len(self.columns))
         if 0 in self.shape:
@@ -399,7 +399,7 @@ def check_cache(folder: Any) -> None:
         raise FileError(f"cache={str(folder)!r} should be a folder that can be written to")
 
 
-class KeptBlocks:
+class CachedBlocks:
     """Blocks that are made once and then read from files of a folder of their own.
 
     made     makes block i, an array

@@ -12,25 +12,32 @@ from typing import Any
 import numpy as np
 
 from .._io import FileError
-from .._validation import some
-from .columns import Values, _numbers_as_words, as_frame, column_names, columns_of, read_column
+from .._validation import abbreviate
+from .columns import (
+    ColumnValues,
+    _numbers_as_categories,
+    as_frame,
+    column_names,
+    frame_columns,
+    read_column,
+)
 from .sources import (
     Blocks,
-    KeptBlocks,
+    CachedBlocks,
     NpyFile,
     ParquetReader,
     check_block,
     is_reader,
-    name_of,
-    storage_of,
+    source_name,
+    storage_dtype,
 )
 
 # Columns of a table that is read block by block are learned from so many bytes at a time, and at
 # least one at a time.
-COLUMNS_AT_A_TIME = 2**27
+COLUMN_BATCH_BYTES = 2**27
 
 
-def open_outside(X: Any) -> NpyFile | Blocks | TableBlocks | None:
+def open_source(X: Any) -> NpyFile | Blocks | TableBlocks | None:
     """What X stands for when its rows are not in memory: a file or blocks; None when they are.
 
     X: path of a .npy or .parquet, np.memmap, or a reader: ``n_blocks``, ``read(i)`` (2-D array or
@@ -52,19 +59,19 @@ def open_outside(X: Any) -> NpyFile | Blocks | TableBlocks | None:
         return NpyFile.of_memmap(X)
     if not is_reader(X):
         return None
-    n_blocks, name = X.n_blocks, name_of(X)
+    n_blocks, name = X.n_blocks, source_name(X)
     if isinstance(n_blocks, bool) or not isinstance(n_blocks, numbers.Integral) or n_blocks < 1:
         raise ValueError(f"{name}: n_blocks={n_blocks!r} should be an integer >= 1")
     first = X.read(0)
     if as_frame(first) is not None:
         return TableBlocks(X)
-    return matrix_blocks(X, name)
+    return open_matrix_blocks(X, name)
 
 
-def matrix_blocks(reader: Any, name: str) -> Blocks:
+def open_matrix_blocks(reader: Any, name: str) -> Blocks:
     """The arrays of a reader; a first pass learns their sizes where it does not tell them."""
     sizes, kinds, d = [], [], None
-    told = told_sizes(reader, name)
+    told = reported_sizes(reader, name)
     for number in range(1 if told is not None else reader.n_blocks):
         block = check_block(reader.read(number), name, number)
         if d is not None and block.shape[1] != d:
@@ -74,14 +81,14 @@ def matrix_blocks(reader: Any, name: str) -> Blocks:
             )
         d = block.shape[1]
         sizes.append(block.shape[0])
-        kinds.append(storage_of(block.dtype, name))
+        kinds.append(storage_dtype(block.dtype, name))
     dtype = kinds[0] if len(set(kinds)) == 1 else np.dtype(np.float64)
     assert d is not None
     sizes = sizes if told is None else told
     return Blocks(reader.read, sizes, d, dtype, name, not is_thread_safe(reader))
 
 
-def told_sizes(reader: Any, name: str) -> list[int] | None:
+def reported_sizes(reader: Any, name: str) -> list[int] | None:
     """Rows of each block as the reader tells them, checked; None where it does not."""
     told = getattr(reader, "sizes", None)
     if told is None:
@@ -103,7 +110,7 @@ def is_thread_safe(reader: Any) -> bool:
     return bool(getattr(reader, "thread_safe", False))
 
 
-def look_at(model: Any, source: Any, names: Any) -> None:
+def set_features_in(model: Any, source: Any, names: Any) -> None:
     """Number and names of the columns of a file or reader, for a model that is fitted to it."""
     n, d = source.shape
     if n == 0 or d == 0:
@@ -121,9 +128,9 @@ class TableBlocks:
     """The tables of a reader, one under the other. ``matrix(encoder)`` makes them rows."""
 
     def __init__(self, reader: Any):
-        self.reader, self.name = reader, name_of(reader)
+        self.reader, self.name = reader, source_name(reader)
         self.takes_columns = "columns" in inspect.signature(reader.read).parameters
-        told = told_sizes(reader, self.name)
+        told = reported_sizes(reader, self.name)
         self.columns = column_names(self.frame(0))
         if told is None:
             told = [len(self.frame(number)) for number in range(reader.n_blocks)]
@@ -144,30 +151,30 @@ class TableBlocks:
             raise TypeError(f"{self.name}, block {number}: is not a table, but block 0 is")
         if number and sorted(column_names(frame)) != sorted(self.columns):
             raise ValueError(
-                f"{self.name}, block {number}: has the columns {some(column_names(frame))} but "
-                f"block 0 has {some(self.columns)}; all blocks should have the same"
+                f"{self.name}, block {number}: has the columns {abbreviate(column_names(frame))} but "
+                f"block 0 has {abbreviate(self.columns)}; all blocks should have the same"
             )
         return frame
 
-    def learn(self, encoder: Any, a: np.ndarray) -> None:
+    def fit_encoder(self, encoder: Any, a: np.ndarray) -> None:
         """Fit the encoder on whole columns, a few at a time: as in memory."""
-        encoder.fit_columns(self.columns, self._whole_columns(encoder), a)
+        encoder._fit_columns(self.columns, self._whole_columns(encoder), a)
 
-    def _whole_columns(self, encoder: Any) -> Iterator[Values]:
-        at_a_time = max(1, COLUMNS_AT_A_TIME // (8 * self.shape[0]))
-        for first in range(0, len(self.columns), at_a_time):
-            names = self.columns[first : first + at_a_time]
-            parts: dict[str, list[Values]] = {name: [] for name in names}
+    def _whole_columns(self, encoder: Any) -> Iterator[ColumnValues]:
+        batch = max(1, COLUMN_BATCH_BYTES // (8 * self.shape[0]))
+        for first in range(0, len(self.columns), batch):
+            names = self.columns[first : first + batch]
+            parts: dict[str, list[ColumnValues]] = {name: [] for name in names}
             for number in range(self.reader.n_blocks):
-                series = columns_of(self.frame(number, names))
+                series = frame_columns(self.frame(number, names))
                 for name in names:
                     asked = (encoder.kinds or {}).get(name)
-                    with naming(self.name, number):
+                    with block_errors(self.name, number):
                         # Numbers become categories when all of them are known.
                         read = read_column(series[name], name, None if asked != "number" else asked)
                     parts[name].append(read)
             for name in names:
-                whole = join_values(parts.pop(name), name, self.name)
+                whole = concat_values(parts.pop(name), name, self.name)
                 yield as_category(whole) if (encoder.kinds or {}).get(name) == "category" else whole
 
     def matrix(self, encoder: Any) -> Blocks:
@@ -176,9 +183,9 @@ class TableBlocks:
         load: Any = EncodedBlock(self.reader, encoder, self.name)
         cache = getattr(self.reader, "cache", None)
         if cache is not None:
-            load = KeptBlocks(load, cache)
-        alone = not is_thread_safe(self.reader)
-        return Blocks(load, self.sizes, encoder.sources_.size, dtype, self.name, alone)
+            load = CachedBlocks(load, cache)
+        exclusive = not is_thread_safe(self.reader)
+        return Blocks(load, self.sizes, encoder.sources_.size, dtype, self.name, exclusive)
 
 
 class EncodedBlock:
@@ -188,12 +195,12 @@ class EncodedBlock:
         self.reader, self.encoder, self.name = reader, encoder, name
 
     def __call__(self, number: int) -> np.ndarray:
-        with naming(self.name, number):
-            return self.encoder.read(self.reader.read(number)).matrix
+        with block_errors(self.name, number):
+            return self.encoder._encode(self.reader.read(number)).matrix
 
 
 @contextmanager
-def naming(name: str, number: int):
+def block_errors(name: str, number: int):
     """Errors inside are about block ``number``."""
     try:
         yield
@@ -201,10 +208,10 @@ def naming(name: str, number: int):
         raise type(error)(f"{name}, block {number}: {error}") from error
 
 
-def join_values(parts: list[Values], name: str, reader: str) -> Values:
+def concat_values(parts: list[ColumnValues], name: str, reader: str) -> ColumnValues:
     """One column of all blocks. A block without any known value agrees with every kind."""
 
-    def known(part: Values) -> bool:
+    def known(part: ColumnValues) -> bool:
         if part.numbers is not None:
             return not np.isnan(part.numbers).all()
         return bool((part.codes >= 0).any())
@@ -215,7 +222,7 @@ def join_values(parts: list[Values], name: str, reader: str) -> Values:
         other = parts[number]
         same_levels = first.kind != "ordered" or other.words == first.words
         if other.kind != first.kind or not same_levels:
-            levels = "" if same_levels else f" with levels {some(other.words)}"
+            levels = "" if same_levels else f" with levels {abbreviate(other.words)}"
             raise ValueError(
                 f"{reader}, block {number}: column {name!r} holds a {other.kind}{levels} but a "
                 f"{first.kind} in block {told[0]}; all blocks should hold the same"
@@ -226,7 +233,7 @@ def join_values(parts: list[Values], name: str, reader: str) -> Values:
             np.full(size, np.nan) if part.numbers is None else part.numbers
             for part, size in zip(parts, sizes)
         ]
-        return Values(first.kind, np.concatenate(numbers_), None, first.words)
+        return ColumnValues(first.kind, np.concatenate(numbers_), None, first.words)
     words = first.words
     if first.kind == "text":
         words = tuple(sorted({word for number in told for word in parts[number].words}))
@@ -238,14 +245,14 @@ def join_values(parts: list[Values], name: str, reader: str) -> Values:
         else:
             # Position -1 is the missing value.
             codes.append(np.array([*(place[word] for word in part.words), -1])[part.codes])
-    return Values(first.kind, None, np.concatenate(codes), words)
+    return ColumnValues(first.kind, None, np.concatenate(codes), words)
 
 
-def as_category(values: Values) -> Values:
+def as_category(values: ColumnValues) -> ColumnValues:
     """A column that was asked for as a category (``kinds``)."""
     if values.numbers is None:
         return values
     if values.kind == "ordered":
         codes = np.where(np.isnan(values.numbers), -1, values.numbers).astype(np.int64)
-        return Values("text", None, codes, values.words)
-    return _numbers_as_words(values.numbers)
+        return ColumnValues("text", None, codes, values.words)
+    return _numbers_as_categories(values.numbers)

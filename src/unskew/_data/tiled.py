@@ -1,4 +1,4 @@
-"""Where rows live. ``Rows`` hands out tiles of a matrix to kernels, in a fixed order.
+"""Where rows live. ``TiledMatrix`` hands out tiles of a matrix to kernels, in a fixed order.
 
 The matrix is an array in memory, a ``.npy`` file, or blocks that a reader gives; files and readers
 are read again in each pass, a few tiles or blocks at a time. Tile boundaries depend on shape and
@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._arrays import add_up, csr_rows, take_columns
-from .._buffers import detached, release, scratch
+from .._buffers import buffer, copy_if_shared, free_buffers
 from .._parallel import Later, Threads, one_blas_thread
 
 # Elements of a tile: about what a core's own cache holds. A CSR tile costs its stored entries
@@ -42,11 +42,11 @@ LARGEST_TILE = 2**24
 
 # Tiles of a block whose sums are added before they are added to the others: on a cluster they
 # travel as one.
-GROUP = 16
+TILES_PER_GROUP = 16
 
 
 # Entries of a matrix that one thread passes through in the time that it takes to share them.
-ONE_JOB = 2**21
+SERIAL_ENTRIES = 2**21
 
 
 def tile_rows(shape: tuple[int, int], sparse: bool) -> int:
@@ -69,7 +69,7 @@ def tile_rows_of_blocks(d: int) -> int:
     return max(usual, min(16 * d, LARGEST_TILE // max(d, 1)))
 
 
-class Rows:
+class TiledMatrix:
     """A matrix as tiles of C-contiguous rows.
 
     X           ndarray (float32, float64, or small integers and bool, expanded tile by tile), CSR,
@@ -83,39 +83,39 @@ class Rows:
 
     def __init__(self, X: Any, *, shift: np.ndarray | None = None, n_threads: int | None = None):
         self.X, self.sparse = X, sp.issparse(X)
-        self.resident = self.sparse or isinstance(X, np.ndarray)
+        self.in_memory = self.sparse or isinstance(X, np.ndarray)
         self.n, self.d = X.shape
         self.dtype = np.dtype(np.float64 if X.dtype == np.float64 else np.float32)
         self.shift = None if shift is None else shift.astype(self.dtype)
-        self.bounds = cut(0, self.n, tile_rows(X.shape, self.sparse)) if self.resident else (
+        self.bounds = split_range(0, self.n, tile_rows(X.shape, self.sparse)) if self.in_memory else (
             X.bounds()
         )  # fmt: skip
-        self.places = self.bounds
-        self.groups = in_groups(self.bounds, getattr(X, "starts", None))
+        self.source_bounds = self.bounds
+        self.groups = group_sizes(self.bounds, getattr(X, "starts", None))
         self.n_threads = joblib.cpu_count() if n_threads is None else n_threads
         self._by_column: Any = None
         self._threads = Threads()
 
-    def with_shift(self, shift: np.ndarray | None) -> Rows:
-        return Rows(self.X, shift=shift, n_threads=self.n_threads)
+    def with_shift(self, shift: np.ndarray | None) -> TiledMatrix:
+        return TiledMatrix(self.X, shift=shift, n_threads=self.n_threads)
 
-    def tall(self) -> Rows:
+    def tall(self) -> TiledMatrix:
         """CSR rows in taller tiles, for kernels that leave them CSR: short calls of many threads
         wait for each other."""
-        if self.places is not self.bounds:
+        if self.source_bounds is not self.bounds:
             return self
         tall = copy(self)
-        tall.bounds = tall.places = cut(0, self.n, TALL_TILE)
-        tall.groups = in_groups(tall.bounds)
+        tall.bounds = tall.source_bounds = split_range(0, self.n, TALL_TILE)
+        tall.groups = group_sizes(tall.bounds)
         return tall
 
-    def some(self, most: int) -> Rows:
-        """Every so many-th tile, about ``most`` rows in all; ``places`` are their bounds here."""
+    def subsample(self, most: int) -> TiledMatrix:
+        """Every so many-th tile, about ``most`` rows in all; ``source_bounds`` are their bounds here."""
         step = -(-self.n // most)
         few = copy(self)
-        few.places = self.places[::step]
-        few.bounds = stacked([stop - start for start, stop in few.places])
-        few.n, few.groups = few.bounds[-1][1], in_groups(few.bounds)
+        few.source_bounds = self.source_bounds[::step]
+        few.bounds = bounds_from_sizes([stop - start for start, stop in few.source_bounds])
+        few.n, few.groups = few.bounds[-1][1], group_sizes(few.bounds)
         return few
 
     def tile(self, number: int, dense: bool = True, out: Callable = np.empty) -> Any:
@@ -123,21 +123,21 @@ class Rows:
 
         ``out(shape, dtype)`` gives the memory for a dense tile that is not X itself.
         """
-        start, stop = self.places[number]
+        start, stop = self.source_bounds[number]
         if self.sparse:
             part = csr_rows(self.X, start, stop)
             if part.dtype != self.dtype:
                 part = part.astype(self.dtype)
             return part.toarray() if dense else part
-        if self.resident:
+        if self.in_memory:
             part = self.X[start:stop]
         else:
             part = self.X.read(start, stop, self._threads.submit)
-        return expanded(part, self.dtype, self.shift, out)
+        return convert_tile(part, self.dtype, self.shift, out)
 
     def columns(self, which: np.ndarray) -> np.ndarray:
         """Whole columns, dense and copied: for quantiles and for the form with n < d."""
-        if not self.resident:
+        if not self.in_memory:
             out = np.empty((self.n, len(which)), dtype=self.dtype)
             for (start, stop), part in zip(self.bounds, self.map(lambda tile: tile[:, which])):
                 out[start:stop] = part
@@ -152,7 +152,7 @@ class Rows:
 
     def take(self, which: np.ndarray) -> np.ndarray:
         """A few rows, dense."""
-        if self.resident:
+        if self.in_memory:
             part = self.X[which]
             part = (part.toarray() if self.sparse else part).astype(self.dtype)
         else:
@@ -165,13 +165,13 @@ class Rows:
         self,
         kernel: Callable,
         *vectors: np.ndarray,
-        message: Any = None,
+        coefs: Any = None,
         dense: bool = True,
-        adds: bool = False,
+        additive: bool = False,
     ) -> Iterator[Any]:
         """kernel(tile, rows of each vector ..., message) for each tile, results in tile order.
 
-        ``adds`` says that the results are for ``total``: rows that are elsewhere add up groups
+        ``additive`` says that the results are for ``total``: rows that are elsewhere add up groups
         where they are.
         """
 
@@ -179,10 +179,10 @@ class Rows:
             start, stop = self.bounds[number]
             # Equal weights may be one number for all rows; BLAS wants them side by side.
             parts: list[Any] = [np.ascontiguousarray(v[start:stop]) for v in vectors]
-            if message is not None:
-                parts.append(message)
-            tile = self.tile(number, dense, for_a_tile)
-            return without_the_tile(kernel(tile, *parts), tile)
+            if coefs is not None:
+                parts.append(coefs)
+            tile = self.tile(number, dense, tile_buffer)
+            return copy_if_tile(kernel(tile, *parts), tile)
 
         return self.run(call, range(len(self.bounds)))
 
@@ -205,7 +205,7 @@ class Rows:
     def later(self, function: Callable[[], Any]) -> Later:
         """A call over the rows, put off until a kernel says that it is busy (``begin_later``) or
         until its result is asked for. Of many rows at once: it keeps all threads busy itself."""
-        if len(self.bounds) > 1 and self.n * self.d > ONE_JOB:
+        if len(self.bounds) > 1 and self.n * self.d > SERIAL_ENTRIES:
             result = function()
             return self._threads.later(lambda: result)
         return self._threads.later(function)
@@ -214,17 +214,19 @@ class Rows:
         self._threads.begin_later()
 
     @contextmanager
-    def threads(self) -> Iterator[Rows]:
+    def threads(self) -> Iterator[TiledMatrix]:
         """Threads for the time of a fit, BLAS held to one thread each."""
         before = self._threads
         with one_blas_thread(), ExitStack() as after:
-            after.callback(release)
+            after.callback(free_buffers)
             self._threads = after.enter_context(Threads(self.n_threads))
             after.callback(setattr, self, "_threads", before)
             yield self
 
 
-def expanded(part: np.ndarray, dtype: Any, shift: np.ndarray | None, out: Callable) -> np.ndarray:
+def convert_tile(
+    part: np.ndarray, dtype: Any, shift: np.ndarray | None, out: Callable
+) -> np.ndarray:
     """Stored rows in the dtype of the arithmetic, less the shift; as they are where that is so."""
     if shift is None and part.dtype == dtype:
         return part
@@ -239,42 +241,42 @@ def expanded(part: np.ndarray, dtype: Any, shift: np.ndarray | None, out: Callab
     return tile
 
 
-def for_a_tile(shape: tuple, dtype: Any) -> np.ndarray:
-    return scratch("tile", shape, dtype)
+def tile_buffer(shape: tuple, dtype: Any) -> np.ndarray:
+    return buffer("tile", shape, dtype)
 
 
-def without_the_tile(result: Any, tile: Any) -> Any:
+def copy_if_tile(result: Any, tile: Any) -> Any:
     """A kernel's result; copied where it is part of the tile, whose memory is used again."""
-    return detached(result, tile) if isinstance(tile, np.ndarray) else result
+    return copy_if_shared(result, tile) if isinstance(tile, np.ndarray) else result
 
 
-def stacked(sizes: Iterable[int]) -> list[tuple[int, int]]:
+def bounds_from_sizes(sizes: Iterable[int]) -> list[tuple[int, int]]:
     """Bounds of pieces that stand one under the other."""
     ends = [0, *np.cumsum(list(sizes), dtype=np.int64).tolist()]
     return list(pairwise(ends))
 
 
-def in_groups(bounds: list[tuple[int, int]], starts: Sequence[int] | None = None) -> list[int]:
+def group_sizes(bounds: list[tuple[int, int]], starts: Sequence[int] | None = None) -> list[int]:
     """Numbers of tiles of groups; none holds tiles of two blocks, which begin at ``starts``."""
     blocks = [0] * len(bounds) if starts is None else [bisect_right(starts, b) for b, _ in bounds]
     sizes = [len(list(tiles)) for _, tiles in groupby(blocks)]
-    return [stop - start for size in sizes for start, stop in cut(0, size, GROUP)]
+    return [stop - start for size in sizes for start, stop in split_range(0, size, TILES_PER_GROUP)]
 
 
-def cut(start: int, stop: int, step: int) -> list[tuple[int, int]]:
+def split_range(start: int, stop: int, step: int) -> list[tuple[int, int]]:
     return [(i, min(i + step, stop)) for i in range(start, stop, step)]
 
 
-def aligned(block: np.ndarray, dtype: Any = None) -> np.ndarray:
+def as_aligned(block: np.ndarray, dtype: Any = None) -> np.ndarray:
     """Rows next to each other, at an address that suits their type: what came over a wire may lie
     anywhere, and then NumPy does not add with BLAS, which ends in other last digits."""
     return np.require(block, dtype=dtype, requirements=["C", "A"])
 
 
-def as_rows(X: Any, n_threads: int | None) -> Rows:
+def as_tiled(X: Any, n_threads: int | None) -> TiledMatrix:
     if sp.issparse(X) and not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
     if isinstance(X, np.ndarray) and not X.flags.aligned:
-        X = aligned(X)
-    return Rows(sp.csr_array(X) if sp.issparse(X) else X, n_threads=n_threads)
+        X = as_aligned(X)
+    return TiledMatrix(sp.csr_array(X) if sp.issparse(X) else X, n_threads=n_threads)

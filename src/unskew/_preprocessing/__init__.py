@@ -4,23 +4,23 @@
 ``_matrix`` makes of the numbers what the solver needs, ``_margins`` of known population shares.
 """
 
-from .design import Encoded, encode, encode_for, indicators, make_distance, scaled_distance
-from .margins import KnownShares, join_treatments, make_margins, read_margins
-from .stats import Columns, Layout, describe_columns
-from .table_encoder import Read, TableEncoder
+from .design import Design, design_for, indicators, make_design, make_distance, scaled_distance
+from .margins import KnownShares, concat_treatments, make_margins, read_margins
+from .stats import ColumnMap, ColumnStats, column_stats
+from .table_encoder import EncodedTable, TableEncoder
 
 __all__ = [
-    "Columns",
-    "Encoded",
+    "ColumnMap",
+    "ColumnStats",
+    "Design",
+    "EncodedTable",
     "KnownShares",
-    "Layout",
-    "Read",
     "TableEncoder",
-    "describe_columns",
-    "encode",
-    "encode_for",
+    "column_stats",
+    "concat_treatments",
+    "design_for",
     "indicators",
-    "join_treatments",
+    "make_design",
     "make_distance",
     "make_margins",
     "read_margins",

@@ -12,16 +12,16 @@ import scipy.sparse as sp
 from .._arrays import add_up
 from .._balance import Pairs, Treatments
 from .._data.columns import as_frame
-from .._data.tiled import Rows
-from .._kmeans import Distance, Form, weighted_cuts
-from .stats import Columns, Layout, describe_columns, shift_for
+from .._data.tiled import TiledMatrix
+from .._kmeans import Distance, RowScaling, weighted_cuts
+from .stats import ColumnMap, ColumnStats, column_stats, shift_for
 
 # Bytes of whole columns of rows outside memory that are held at a time, and one at least.
-COLUMNS_AT_A_TIME = 2**27
+QUANTILE_BATCH_BYTES = 2**27
 
 
 def make_treatments(
-    rows: Rows, a: np.ndarray, columns: Columns, layout: Layout, n_bins: int
+    rows: TiledMatrix, a: np.ndarray, columns: ColumnStats, column_map: ColumnMap, n_bins: int
 ) -> Treatments:
     """One indicator for a two-valued column (the larger value is treated), one per level of an
     ordered one, one per weighted quantile bin for any other, none for a constant one. Missing
@@ -29,13 +29,13 @@ def make_treatments(
     shift = np.zeros(rows.d) if rows.shift is None else rows.shift.astype(np.float64)
     column, above, upto = [], [], []
     varies = columns.high > columns.low
-    plain = columns.two_valued & (layout.absent < 0)
-    binned = [k for k in np.flatnonzero(varies & ~plain) if layout.levels[k] is None]
-    whole = whole_columns(rows, a, np.array(binned, dtype=np.intp), layout)
+    plain = columns.two_valued & (column_map.missing_indicator < 0)
+    binned = [k for k in np.flatnonzero(varies & ~plain) if column_map.levels[k] is None]
+    whole = whole_columns(rows, a, np.array(binned, dtype=np.intp), column_map)
     halfway = columns.low + (columns.high - columns.low) / 2 - shift
-    simple = plain & np.array([levels is None for levels in layout.levels], dtype=bool)
+    simple = plain & np.array([levels is None for levels in column_map.levels], dtype=bool)
     for k in np.flatnonzero(varies & ~simple):
-        levels, two_values = layout.levels[k], False
+        levels, two_values = column_map.levels[k], False
         if levels is not None:
             levels = np.asarray(levels, dtype=np.float64) - shift[k]
             cuts = (levels[:-1] + levels[1:]) / 2
@@ -45,7 +45,7 @@ def make_treatments(
             if not weight.any():
                 continue
             cuts = weighted_cuts(values, weight, n_bins)
-            if layout.absent[k] >= 0:
+            if column_map.missing_indicator[k] >= 0:
                 known = values[weight > 0]
                 third = (known != known.min()) & (known != known.max())
                 two_values = cuts.size == 1 and not third.any()
@@ -63,42 +63,48 @@ def make_treatments(
     used = used[order]
     zero_one = columns.two_valued & (columns.low == 0) & (columns.high == 1)
     as_is = rows.shift is None and bool(zero_one[used].all())
-    absent = layout.absent[used]
+    missing_indicator = column_map.missing_indicator[used]
     return Treatments(
         used,
         lower[order].astype(float),
         upper[order].astype(float),
         as_is,
-        absent if (absent >= 0).any() else None,
+        missing_indicator if (missing_indicator >= 0).any() else None,
     )
 
 
-def whole_columns(rows: Rows, a: np.ndarray, which: np.ndarray, layout: Layout) -> Iterator[tuple]:
+def whole_columns(
+    rows: TiledMatrix, a: np.ndarray, which: np.ndarray, column_map: ColumnMap
+) -> Iterator[tuple]:
     """Values of each column and the weights that count for its quantiles (0 where missing).
 
     Rows outside memory are read as rarely as the room for columns allows; columns of small integers
     in one pass, as the weight of each of their values.
     """
-    if not rows.resident and rows.X.dtype.itemsize == 1:
-        yield from small_integers(rows, a, which)
+    if not rows.in_memory and rows.X.dtype.itemsize == 1:
+        yield from byte_values(rows, a, which)
         return
-    at_a_time = 1 if rows.resident else max(1, COLUMNS_AT_A_TIME // (rows.n * rows.dtype.itemsize))
-    for first in range(0, which.size, at_a_time):
-        some = which[first : first + at_a_time]
-        absent = np.unique(layout.absent[some][layout.absent[some] >= 0])
-        found = rows.columns(np.concatenate([some, absent]) if not rows.resident else some)
+    batch = 1 if rows.in_memory else max(1, QUANTILE_BATCH_BYTES // (rows.n * rows.dtype.itemsize))
+    for first in range(0, which.size, batch):
+        some = which[first : first + batch]
+        missing_indicator = np.unique(
+            column_map.missing_indicator[some][column_map.missing_indicator[some] >= 0]
+        )
+        found = rows.columns(
+            np.concatenate([some, missing_indicator]) if not rows.in_memory else some
+        )
         for place, k in enumerate(some):
-            weight, noted = a, layout.absent[k]
+            weight, noted = a, column_map.missing_indicator[k]
             if noted >= 0:
-                if rows.resident:
+                if rows.in_memory:
                     missing = rows.columns(np.array([noted]))[:, 0]
                 else:
-                    missing = found[:, some.size + np.searchsorted(absent, noted)]
+                    missing = found[:, some.size + np.searchsorted(missing_indicator, noted)]
                 weight = a * (missing == 0)
             yield found[:, place], weight
 
 
-def small_integers(rows: Rows, a: np.ndarray, which: np.ndarray) -> Iterator[tuple]:
+def byte_values(rows: TiledMatrix, a: np.ndarray, which: np.ndarray) -> Iterator[tuple]:
     """The values that one byte can hold, shifted as the rows are, and their weights."""
     shift = np.zeros(rows.d, rows.dtype) if rows.shift is None else rows.shift
     low = -128 if rows.X.dtype == np.int8 else 0
@@ -117,33 +123,33 @@ def small_integers(rows: Rows, a: np.ndarray, which: np.ndarray) -> Iterator[tup
 
 
 def make_pairs(
-    columns: Columns,
+    columns: ColumnStats,
     treatments: Treatments,
-    layout: Layout,
+    column_map: ColumnMap,
     suspects: np.ndarray | None,
     scale: np.ndarray,
     shift: np.ndarray | None,
 ) -> list[Pairs]:
     """The rectangles of D: all pairs of different sources, or those with exactly one suspect."""
-    gap = np.where(columns.two_valued, columns.high - columns.low, np.nan)
+    range_ = np.where(columns.two_valued, columns.high - columns.low, np.nan)
     centre = columns.mean if shift is None else columns.mean - shift
     if suspects is None:
-        k = np.flatnonzero(~layout.notes)
-        masked = same_source(layout.source[k], layout.source[treatments.column])
+        k = np.flatnonzero(~column_map.is_indicator)
+        excluded = same_source(column_map.source[k], column_map.source[treatments.column])
         symmetric = bool(columns.two_valued.all()) and np.array_equal(k, treatments.column)
-        return [Pairs(k, treatments, masked, scale[k], centre[k], gap[k], symmetric)]
+        return [Pairs(k, treatments, excluded, scale[k], centre[k], range_[k], symmetric)]
     is_suspect = np.zeros(columns.low.size, dtype=bool)
     is_suspect[suspects] = True
     nothing = (np.zeros(0, np.intp), np.zeros(0, np.intp))
-    rectangles = []
+    pair_blocks = []
     for features in (~is_suspect, is_suspect):
         # Features of one side against treatments of the other.
         of_others = np.flatnonzero(~features[treatments.column])
-        k = np.flatnonzero(features & ~layout.notes)
+        k = np.flatnonzero(features & ~column_map.is_indicator)
         if k.size and of_others.size:
             others = treatments.take(of_others)
-            rectangles.append(Pairs(k, others, nothing, scale[k], centre[k], gap[k]))
-    return rectangles
+            pair_blocks.append(Pairs(k, others, nothing, scale[k], centre[k], range_[k]))
+    return pair_blocks
 
 
 def same_source(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -156,126 +162,134 @@ def same_source(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.nda
     return order[np.repeat(first, count) + within], j
 
 
-def indicators(rows: Rows, treatments: Treatments) -> Any:
+def indicators(rows: TiledMatrix, treatments: Treatments) -> Any:
     """Indicators of some treatments for all rows, n x q in CSR."""
 
     def of_tile(tile: Any) -> Any:
-        T = treatments.of_sparse(tile).dense() if sp.issparse(tile) else treatments.of(tile)
+        T = (
+            treatments.sparse_indicators(tile).dense()
+            if sp.issparse(tile)
+            else treatments.indicators(tile)
+        )
         return sp.csr_array(T.astype(np.float64))
 
     return sp.vstack(list(rows.map(of_tile, dense=False)), format="csr")
 
 
-class Encoded(NamedTuple):
+class Design(NamedTuple):
     """A matrix made ready for the solver."""
 
-    rows: Rows
+    rows: TiledMatrix
     a: np.ndarray
-    columns: Columns
-    layout: Layout
+    stats: ColumnStats
+    column_map: ColumnMap
     suspects: np.ndarray | None
     distance: Distance
     treatments: Treatments
-    rectangles: list[Pairs]
+    pair_blocks: list[Pairs]
     scale: np.ndarray
 
     @property
     def names(self) -> list[str]:
         """Of the encoded columns."""
-        given = self.layout.names
+        given = self.column_map.names
         return [f"column {k}" for k in range(self.rows.d)] if given is None else list(given)
 
     @property
     def sources(self) -> np.ndarray:
-        return self.layout.source
+        return self.column_map.source
 
     @property
     def source_names(self) -> list[str]:
-        return self.names if self.layout.sources is None else list(self.layout.sources)
+        return self.names if self.column_map.sources is None else list(self.column_map.sources)
 
 
-def encode(
-    rows: Rows,
+def make_design(
+    rows: TiledMatrix,
     a: np.ndarray,
     *,
     suspects: np.ndarray | None,
     cluster_on: str,
     n_bins: int,
     standardise: bool,
-    layout: Layout | None = None,
+    column_map: ColumnMap | None = None,
     column_scale: str | None = None,
     row_scale: str | None = None,
     shift: Any = "measured",
-) -> Encoded:
+) -> Design:
     """``shift``: what is subtracted from the columns (an array or None), or "measured": their
     means where that is needed."""
-    layout = layout or Layout.plain(rows.d)
-    columns = describe_columns(rows, a, layout)
+    column_map = column_map or ColumnMap.identity(rows.d)
+    columns = column_stats(rows, a, column_map)
     if isinstance(shift, str):
-        shift = shift_for(columns, layout, rows.sparse)
+        shift = shift_for(columns, column_map, rows.sparse)
     rows = rows.with_shift(shift)
-    treatments = make_treatments(rows, a, columns, layout, n_bins)
+    treatments = make_treatments(rows, a, columns, column_map, n_bins)
     if standardise:
         scale = np.divide(1.0, columns.sd, out=np.zeros(rows.d), where=columns.sd > 0)
     else:
         scale = np.ones(rows.d)
-    in_distance = ~layout.notes
-    if suspects is not None and cluster_on == "rest":
+    in_distance = ~column_map.is_indicator
+    if suspects is not None and cluster_on == "non_suspects":
         in_distance[suspects] = False
     which = np.flatnonzero(in_distance)
     if row_scale == "auto":
-        row_scale = "unit" if notes_presence(rows, columns, layout, which) else None
-    distance = scaled_distance(rows, a, columns, layout, which, column_scale, row_scale == "unit")
-    return Encoded(
+        row_scale = "unit" if is_presence_data(rows, columns, column_map, which) else None
+    distance = scaled_distance(
+        rows, a, columns, column_map, which, column_scale, row_scale == "unit"
+    )
+    return Design(
         rows,
         a,
         columns,
-        layout,
+        column_map,
         suspects,
         distance,
         treatments,
-        make_pairs(columns, treatments, layout, suspects, scale, rows.shift),
+        make_pairs(columns, treatments, column_map, suspects, scale, rows.shift),
         scale,
     )
 
 
 def scaled_distance(
-    rows: Rows,
+    rows: TiledMatrix,
     a: np.ndarray,
-    columns: Columns,
-    layout: Layout,
+    columns: ColumnStats,
+    column_map: ColumnMap,
     which: np.ndarray,
     column_scale: str | None,
     unit: bool,
 ) -> Distance:
     """The distance over some columns, their scales and the rows' lengths as asked for."""
-    distance = make_distance(columns, layout, which)
+    distance = make_distance(columns, column_map, which)
     if column_scale is None and not unit:
         return distance
     N, shift = float(a.sum()), 0.0 if rows.shift is None else rows.shift[which]
-    form = make_form(columns, layout, which, N, column_scale, unit)
-    distance = replace(distance, form=replace(form, offset=form.offset + shift))
+    scaling = make_row_scaling(columns, column_map, which, N, column_scale, unit)
+    distance = replace(distance, scaling=replace(scaling, offset=scaling.offset + shift))
     if distance.variances is None:
         return distance
-    return replace(distance, variances=distance.variances * form.scale**2)
+    return replace(distance, variances=distance.variances * scaling.scale**2)
 
 
-def make_distance(columns: Columns, layout: Layout, which: np.ndarray) -> Distance:
+def make_distance(columns: ColumnStats, column_map: ColumnMap, which: np.ndarray) -> Distance:
     """The distance over some columns; their variances, of observed values, set its factors."""
-    absent = layout.absent[which]
-    at = np.flatnonzero(absent >= 0)
+    missing_indicator = column_map.missing_indicator[which]
+    at = np.flatnonzero(missing_indicator >= 0)
     if at.size == 0:
         return Distance(which)
     variances = columns.sd[which] ** 2
     # A missing value holds the mean and adds nothing to the sum of squares.
-    variances[at] /= np.maximum(1.0 - columns.mean[absent[at]], 1e-12)
-    return Distance(which, at, absent[at], variances)
+    variances[at] /= np.maximum(1.0 - columns.mean[missing_indicator[at]], 1e-12)
+    return Distance(which, at, missing_indicator[at], variances)
 
 
-def notes_presence(rows: Rows, columns: Columns, layout: Layout, which: np.ndarray) -> bool:
+def is_presence_data(
+    rows: TiledMatrix, columns: ColumnStats, column_map: ColumnMap, which: np.ndarray
+) -> bool:
     """Whether rows are like documents: an array (no table) whose columns say absent or present, or
     sparse counts. Only then is the length of a row a matter of how much was noted, not of what."""
-    if layout.sources is not None:
+    if column_map.sources is not None:
         return False
     if rows.sparse:
         return bool((columns.low[which] >= 0).all())
@@ -283,9 +297,14 @@ def notes_presence(rows: Rows, columns: Columns, layout: Layout, which: np.ndarr
     return bool(columns.two_valued[which][varies].all())
 
 
-def make_form(
-    columns: Columns, layout: Layout, which: np.ndarray, N: float, scale: str | None, unit: bool
-) -> Form:
+def make_row_scaling(
+    columns: ColumnStats,
+    column_map: ColumnMap,
+    which: np.ndarray,
+    N: float,
+    scale: str | None,
+    unit: bool,
+) -> RowScaling:
     """Scales of the columns of a distance, for rows that are not shifted.
 
     "sd": one over the starting standard deviation. "idf": two-valued columns, absent 0 and present
@@ -293,59 +312,59 @@ def make_form(
     scikit-learn's TfidfTransformer. Two-valued columns are 0 and a number also where rows are
     brought to length 1, which depends on where 0 is.
     """
-    two = columns.two_valued[which] & (layout.absent[which] < 0)
-    gap = columns.high[which] - columns.low[which]
+    two = columns.two_valued[which] & (column_map.missing_indicator[which] < 0)
+    range_ = columns.high[which] - columns.low[which]
     if scale == "idf":
-        for k in which[~two & (gap > 0)][:1]:
+        for k in which[~two & (range_ > 0)][:1]:
             raise ValueError(
                 f"column_scale='idf' is defined for two-valued columns (absent, present), and "
-                f"{layout.called(k)} has more values; use 'sd' or None"
+                f"{column_map.describe(k)} has more values; use 'sd' or None"
             )
-        present = (columns.mean[which] - columns.low[which]) / np.where(gap > 0, gap, 1.0)
-        factor = (np.log((1.0 + N) / (1.0 + N * present)) + 1.0) / np.where(gap > 0, gap, 1.0)
+        present = (columns.mean[which] - columns.low[which]) / np.where(range_ > 0, range_, 1.0)
+        factor = (np.log((1.0 + N) / (1.0 + N * present)) + 1.0) / np.where(range_ > 0, range_, 1.0)
     elif scale == "sd":
         sd = columns.sd[which]
         factor = np.divide(1.0, sd, out=np.zeros(sd.size), where=sd > 0)
     else:
         factor = np.ones(which.size)
     offset = np.where(two & ((scale == "idf") | unit), -columns.low[which], 0.0)
-    return Form(offset, factor, unit)
+    return RowScaling(offset, factor, unit)
 
 
-def encode_for(model: Any, X: Any, sample_weight: Any = None) -> Encoded:
+def design_for(model: Any, X: Any, sample_weight: Any = None) -> Design:
     """The rows of a fit, or some of them, as the fit saw them: distance, treatments and pairs of
     ``model``. Of some rows, deviations and quantile bins are their own."""
     encoder = model.encoder_
     if encoder is not None:
-        matrix, layout = encoder.read(X).matrix, encoder.layout()
+        matrix, column_map = encoder._encode(X).matrix, encoder._column_map()
     else:
         frame = as_frame(X)
         X = X if frame is None else frame.to_numpy()
         matrix = sp.csr_array(X) if sp.issparse(X) else np.ascontiguousarray(X)
         if matrix.dtype not in (np.float32, np.float64, np.uint8, np.int8, np.bool_):
             matrix = matrix.astype(np.float64)
-        layout = Layout.plain(matrix.shape[1], getattr(model, "feature_names_in_", None))
+        column_map = ColumnMap.identity(matrix.shape[1], getattr(model, "feature_names_in_", None))
     n = matrix.shape[0]
     suspects = None
     if model.suspects_ is not None:
-        suspects = np.flatnonzero(np.isin(layout.source, model.suspects_))
-    encoded = encode(
-        Rows(matrix, n_threads=model.n_threads),
+        suspects = np.flatnonzero(np.isin(column_map.source, model.suspects_))
+    design = make_design(
+        TiledMatrix(matrix, n_threads=model.n_threads),
         np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
         suspects=suspects,
         cluster_on=getattr(model, "cluster_on", "all"),
         n_bins=model.n_bins,
-        standardise=model.scale == "relative",
-        layout=layout,
+        standardise=model.objective == "normalized",
+        column_map=column_map,
         shift=model._shift,
     )
     distance = getattr(model, "_distance", None)
     if distance is None:
-        return encoded
+        return design
     if distance.effects is None:
-        return encoded._replace(distance=replace(encoded.distance, form=distance.form))
+        return design._replace(distance=replace(design.distance, scaling=distance.scaling))
     # With effects the balance looks at corrected features, from one side.
-    forward = [p for p in encoded.rectangles if not np.isin(p.features, suspects).any()]
-    return encoded._replace(
-        distance=distance, rectangles=[replace(p, effects=distance.effects) for p in forward]
+    forward = [p for p in design.pair_blocks if not np.isin(p.features, suspects).any()]
+    return design._replace(
+        distance=distance, pair_blocks=[replace(p, effects=distance.effects) for p in forward]
     )

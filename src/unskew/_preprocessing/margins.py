@@ -8,14 +8,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._balance import Treatments
-from .._data.tiled import Rows
+from .._data.tiled import TiledMatrix
 from .._terms import Margins
-from .._validation import find_columns, some
-from .design import Encoded, indicators
+from .._validation import abbreviate, find_columns
+from .design import Design, indicators
 from .table_encoder import TableEncoder
 
 # Published shares are rounded: so far from 1 may a complete list be.
-ROUNDED = 0.02
+ROUNDING = 0.02
 
 
 class KnownShares(NamedTuple):
@@ -24,13 +24,13 @@ class KnownShares(NamedTuple):
     name: Any
     source: int
     values: tuple
-    held: Treatments
+    treatments: Treatments
     unknown: Treatments | None
     wanted: np.ndarray
 
 
 def read_margins(
-    margins: dict, encoded: Encoded, encoder: TableEncoder | None, names: Any, d: int
+    margins: dict, design: Design, encoder: TableEncoder | None, names: Any, d: int
 ) -> list[KnownShares]:
     """Errors name the column, the value and the rule."""
     known = []
@@ -40,27 +40,27 @@ def read_margins(
             ok = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
             if not ok or not 0 <= share <= 1:
                 raise ValueError(f"margins[{name!r}][{value!r}]={share!r} should be in [0, 1]")
-        places = [_place(encoded, encoder, name, source, value) for value in shares]
+        places = [_place(design, encoder, name, source, value) for value in shares]
         unknown = None
         if None not in shares and encoder is not None:
             try:
-                unknown = _intervals(encoded, [encoder.where(source, None)])
+                unknown = _intervals(design, [encoder._interval(source, None)])
             except ValueError:  # nothing is missing
                 unknown = None
-        held = _intervals(encoded, places)
+        treatments = _intervals(design, places)
         wanted = np.array(list(shares.values()), dtype=np.float64)
-        wanted = _check_sum(name, shares, wanted, encoded, held, unknown)
-        known.append(KnownShares(name, source, tuple(shares), held, unknown, wanted))
+        wanted = _check_sum(name, shares, wanted, design, treatments, unknown)
+        known.append(KnownShares(name, source, tuple(shares), treatments, unknown, wanted))
     return known
 
 
-def _place(encoded: Encoded, encoder: Any, name: Any, source: int, value: Any) -> tuple:
+def _place(design: Design, encoder: Any, name: Any, source: int, value: Any) -> tuple:
     if encoder is not None:
         try:
-            return encoder.where(source, value)
+            return encoder._interval(source, value)
         except ValueError as error:
             raise ValueError(f"margins[{name!r}]: {error}") from error
-    columns = encoded.columns
+    columns = design.stats
     if not columns.two_valued[source]:
         raise ValueError(
             f"margins[{name!r}]: column {source} of an array should have two values; give a table "
@@ -75,29 +75,31 @@ def _place(encoded: Encoded, encoder: Any, name: Any, source: int, value: Any) -
     return (source, half, np.inf) if value == high else (source, -np.inf, half)
 
 
-def _intervals(encoded: Encoded, places: list[tuple]) -> Treatments:
+def _intervals(design: Design, places: list[tuple]) -> Treatments:
     column = np.array([k for k, _, _ in places], dtype=np.intp)
-    shift = np.zeros(encoded.rows.d) if encoded.rows.shift is None else encoded.rows.shift
-    absent = encoded.layout.absent[column]
+    shift = np.zeros(design.rows.d) if design.rows.shift is None else design.rows.shift
+    missing_indicator = design.column_map.missing_indicator[column]
     return Treatments(
         column,
         np.array([low for _, low, _ in places]) - shift[column],
         np.array([high for _, _, high in places]) - shift[column],
         False,
-        absent if (absent >= 0).any() else None,
+        missing_indicator if (missing_indicator >= 0).any() else None,
     )
 
 
-def _check_sum(name, shares, wanted, encoded, held, unknown) -> np.ndarray:
-    T = indicators(encoded.rows, held)
-    elsewhere = encoded.a.copy()
+def _check_sum(name, shares, wanted, design, treatments, unknown) -> np.ndarray:
+    T = indicators(design.rows, treatments)
+    elsewhere = design.a.copy()
     elsewhere[np.asarray(T.sum(axis=1)).ravel() > 0] = 0.0
     if unknown is not None:
-        elsewhere *= 1.0 - indicators(encoded.rows, unknown).toarray()[:, 0]
+        elsewhere *= 1.0 - indicators(design.rows, unknown).toarray()[:, 0]
     complete, total = not elsewhere.any(), float(wanted.sum())
-    given = f"margins[{name!r}]={some([f'{k}: {v:g}' for k, v in shares.items()], quoted=False)}"
+    given = (
+        f"margins[{name!r}]={abbreviate([f'{k}: {v:g}' for k, v in shares.items()], quoted=False)}"
+    )
     if complete:
-        if abs(total - 1) > ROUNDED:
+        if abs(total - 1) > ROUNDING:
             raise ValueError(
                 f"{given} has all values of the column and adds up to {total:g}, not 1"
             )
@@ -107,7 +109,7 @@ def _check_sum(name, shares, wanted, encoded, held, unknown) -> np.ndarray:
             f"{given} adds up to {total:g} but leaves out values that the column has; "
             "shares of all values should add up to 1"
         )
-    weight = T.T @ encoded.a
+    weight = T.T @ design.a
     for j in np.flatnonzero((weight == 0) & (wanted > 0))[:1]:
         raise ValueError(
             f"margins[{name!r}][{list(shares)[j]!r}]={wanted[j]:g} cannot be reached: no row with "
@@ -116,29 +118,33 @@ def _check_sum(name, shares, wanted, encoded, held, unknown) -> np.ndarray:
     return wanted
 
 
-def make_margins(rows: Rows, known: list[KnownShares]) -> Margins:
-    T = sp.hstack([indicators(rows, each.held) for each in known], format="csr")
+def make_margins(rows: TiledMatrix, known: list[KnownShares]) -> Margins:
+    T = sp.hstack([indicators(rows, each.treatments) for each in known], format="csr")
     there = []
     for each in known:
         if each.unknown is None:
             there.append(sp.csr_array(np.ones((rows.n, 1))))
         else:
             there.append(sp.csr_array(1.0 - indicators(rows, each.unknown).toarray()))
-    variable = np.repeat(np.arange(len(known)), [len(each.held) for each in known])
+    variable = np.repeat(np.arange(len(known)), [len(each.treatments) for each in known])
     wanted = np.concatenate([each.wanted for each in known])
     return Margins(T, sp.hstack(there, format="csr"), variable, wanted)
 
 
-def join_treatments(parts: list[Treatments | None]) -> Treatments | None:
+def concat_treatments(parts: list[Treatments | None]) -> Treatments | None:
     """Several lists of treatments as one."""
     given = [part for part in parts if part is not None and len(part)]
     if not given:
         return None
-    absent = [np.full(len(p), -1) if p.absent is None else p.absent for p in given]
+    missing_indicator = [
+        np.full(len(p), -1) if p.missing_indicator is None else p.missing_indicator for p in given
+    ]
     return Treatments(
         np.concatenate([p.column for p in given]),
         np.concatenate([p.above for p in given]),
         np.concatenate([p.upto for p in given]),
         False,
-        np.concatenate(absent) if any(p.absent is not None for p in given) else None,
+        np.concatenate(missing_indicator)
+        if any(p.missing_indicator is not None for p in given)
+        else None,
     )

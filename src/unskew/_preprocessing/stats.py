@@ -9,21 +9,21 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._arrays import weighted_sum
-from .._buffers import scratch
-from .._data.tiled import Rows
+from .._buffers import buffer
+from .._data.tiled import TiledMatrix
 
 # Columns whose mean is more than this many standard deviations from 0 are shifted by it.
 FAR_FROM_ZERO = 8.0
 
 
 @dataclass(frozen=True)
-class Layout:
+class ColumnMap:
     """Where the columns of a matrix come from.
 
     names     of the columns, readable; None for "column 3"
     source    position of the source column that each was made of; pairs of one source never count
-    absent    for each column the 0/1 column that notes its missing values (which hold 0), or -1
-    notes     True for those 0/1 columns: treatments, but neither features nor in the distance
+    missing_indicator  for each column the 0/1 column that notes its missing values (which hold 0), or -1
+    is_indicator  True for those 0/1 columns: treatments, but neither features nor in the distance
     levels    for each column its values in order where every one is a treatment (ordered
               categories), else None: two values make one treatment, more make quantile bins
     sources   names of the source columns; None where they are the columns
@@ -31,13 +31,13 @@ class Layout:
 
     names: tuple[str, ...] | None
     source: np.ndarray
-    absent: np.ndarray
-    notes: np.ndarray
+    missing_indicator: np.ndarray
+    is_indicator: np.ndarray
     levels: tuple
     sources: tuple[str, ...] | None = None
 
     @classmethod
-    def plain(cls, d: int, names: Any = None) -> Layout:
+    def identity(cls, d: int, names: Any = None) -> ColumnMap:
         """Each column its own source, nothing missing."""
         return cls(
             None if names is None else tuple(map(str, names)),
@@ -47,11 +47,11 @@ class Layout:
             (None,) * d,
         )
 
-    def called(self, k: int) -> str:
+    def describe(self, k: int) -> str:
         return f"column {k} of X" if self.names is None else f"column {self.names[k]!r} of X"
 
 
-class Columns(NamedTuple):
+class ColumnStats(NamedTuple):
     """Weighted facts about each column; rows of weight 0 do not count."""
 
     low: np.ndarray
@@ -61,7 +61,9 @@ class Columns(NamedTuple):
     two_valued: np.ndarray
 
 
-def describe_columns(rows: Rows, a: np.ndarray, layout: Layout | None = None) -> Columns:
+def column_stats(
+    rows: TiledMatrix, a: np.ndarray, column_map: ColumnMap | None = None
+) -> ColumnStats:
     """Two passes: range and mean, then the spread about it and whether a third value occurs.
 
     Refuses, by name, columns with values that are not finite or whose squares are not.
@@ -70,7 +72,7 @@ def describe_columns(rows: Rows, a: np.ndarray, layout: Layout | None = None) ->
     largest = np.sqrt(np.finfo(rows.dtype).max / rows.d) / 4
     rows = rows.tall() if rows.sparse else rows
 
-    called = (layout or Layout.plain(rows.d)).called
+    describe = (column_map or ColumnMap.identity(rows.d)).describe
 
     def ends(tile: Any) -> tuple:
         low, high = tile.min(axis=0), tile.max(axis=0)
@@ -96,11 +98,11 @@ def describe_columns(rows: Rows, a: np.ndarray, layout: Layout | None = None) ->
         if not np.isfinite(size[k]):
             what = "NaN" if np.isnan(size[k]) else "inf"
             raise ValueError(
-                f"{called(k)} contains {what}; all values of an array should be finite. Fill them "
+                f"{describe(k)} contains {what}; all values of an array should be finite. Fill them "
                 "in, or give a table (pandas, polars), whose missing values are understood"
             )
         raise ValueError(
-            f"{called(k)} has values of size {size[k]:.3g}; they should be <= {largest:.3g} so "
+            f"{describe(k)} has values of size {size[k]:.3g}; they should be <= {largest:.3g} so "
             f"that squared distances do not overflow in {rows.dtype}. Rescale it"
         )
     mean = total / N
@@ -119,10 +121,10 @@ def describe_columns(rows: Rows, a: np.ndarray, layout: Layout | None = None) ->
                 np.bincount(entries.col, weights=third, minlength=d),
                 stored,
             )
-        third = np.not_equal(tile, low, out=scratch("third", tile.shape, bool))
-        third &= np.not_equal(tile, high, out=scratch("not high", tile.shape, bool))
+        third = np.not_equal(tile, low, out=buffer("third", tile.shape, bool))
+        third &= np.not_equal(tile, high, out=buffer("not high", tile.shape, bool))
         third &= (a_ > 0)[:, None]
-        away = np.subtract(tile, mean, out=scratch("wide", tile.shape, np.float64))
+        away = np.subtract(tile, mean, out=buffer("wide", tile.shape, np.float64))
         np.multiply(away, away, out=away)
         count = np.count_nonzero(third, axis=0)
         return a_ @ away, count, np.full(rows.d, (a_ > 0).sum())
@@ -137,17 +139,17 @@ def describe_columns(rows: Rows, a: np.ndarray, layout: Layout | None = None) ->
     sd = np.where(high > low, np.sqrt(variance), 0.0)
     for k in np.flatnonzero((high > low) & (sd == 0))[:1]:
         raise ValueError(
-            f"{called(k)} varies by {high[k] - low[k]:.3g}, whose square is 0 in floating point. "
+            f"{describe(k)} varies by {high[k] - low[k]:.3g}, whose square is 0 in floating point. "
             "Rescale it"
         )
-    return Columns(low, high, mean, sd, (third == 0) & (high > low))
+    return ColumnStats(low, high, mean, sd, (third == 0) & (high > low))
 
 
-def shift_for(columns: Columns, layout: Layout, sparse: bool) -> np.ndarray | None:
+def shift_for(columns: ColumnStats, column_map: ColumnMap, sparse: bool) -> np.ndarray | None:
     """Column means to subtract where columns lie far from 0; sparse data stay as they are, and so
     do columns with gaps, whose missing values must hold 0."""
     far = np.abs(columns.mean) > FAR_FROM_ZERO * columns.sd
-    fixed = layout.notes | (layout.absent >= 0)
+    fixed = column_map.is_indicator | (column_map.missing_indicator >= 0)
     if sparse or not (far & ~fixed & (columns.high > columns.low)).any():
         return None
     return np.where(fixed, 0.0, columns.mean)

@@ -13,14 +13,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._data.columns import Values, as_frame, column_names, columns_of, read_column
-from .._validation import some
-from .stats import Layout
+from .._data.columns import ColumnValues, as_frame, column_names, frame_columns, read_column
+from .._validation import abbreviate
+from .stats import ColumnMap
 
 # Without max_categories a text column may have so many different values.
-MANY = 50
+MAX_DISTINCT = 50
 # ... and one in which most values occur once is an identifier, also in a short table.
-FEW = 10
+MAX_UNIQUE = 10
 # Text that begins like a date, year first or last.
 DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
 OTHER, MISSING = "other values", "missing"
@@ -87,7 +87,7 @@ def _state_name(name: str, state: str) -> str:
     return f"{name}: {OTHER}" if state == OTHER else f"{name}={state}"
 
 
-class Read(NamedTuple):
+class EncodedTable(NamedTuple):
     """A table as a matrix. ``unknown``: for sources that have no column to note it, the rows whose
     value is missing or was not there in the fit, and an example."""
 
@@ -201,7 +201,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         for name, kind in (self.kinds or {}).items():
             if name not in names:
                 raise ValueError(
-                    f"kinds names {name!r}, which is not a column of X; columns: {some(names)}"
+                    f"kinds names {name!r}, which is not a column of X; columns: {abbreviate(names)}"
                 )
             if kind not in ("number", "category"):
                 raise ValueError(f"kinds[{name!r}]={kind!r} should be 'number' or 'category'")
@@ -211,12 +211,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._learn(X, sample_weight)
         return self
 
-    def fit_read(self, X: Any, sample_weight: Any = None) -> Read:
+    def _fit_encode(self, X: Any, sample_weight: Any = None) -> EncodedTable:
         """``fit``, then ``read`` of the same table, each column read once."""
         read = self._learn(X, sample_weight)
         return self._place_all(read)
 
-    def _learn(self, X: Any, sample_weight: Any) -> list[Values]:
+    def _learn(self, X: Any, sample_weight: Any) -> list[ColumnValues]:
         frame = as_frame(X)
         if frame is None:
             raise TypeError(
@@ -230,18 +230,23 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         a = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         kinds = self.kinds or {}
         read = [
-            read_column(series, name, kinds.get(name)) for name, series in columns_of(frame).items()
+            read_column(series, name, kinds.get(name))
+            for name, series in frame_columns(frame).items()
         ]
         self._learn_columns(names, read, a)
         return read
 
-    def fit_columns(self, names: list[str], columns: Iterable[Values], a: np.ndarray) -> None:
+    def _fit_columns(
+        self, names: list[str], columns: Iterable[ColumnValues], a: np.ndarray
+    ) -> None:
         """``fit`` on columns that come one at a time, each with all its rows: a table that need
         not fit in memory."""
         self._check_parameters(names)
         self._learn_columns(names, columns, a)
 
-    def _learn_columns(self, names: list[str], columns: Iterable[Values], a: np.ndarray) -> None:
+    def _learn_columns(
+        self, names: list[str], columns: Iterable[ColumnValues], a: np.ndarray
+    ) -> None:
         kinds = self.kinds or {}
         recipes = [
             self._recipe(name, values, a, kinds.get(name)) for name, values in zip(names, columns)
@@ -253,10 +258,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.ignored_ = {r.name: r.why for r in recipes if r.kind == "constant"}
         self.sources_ = np.repeat(np.arange(len(recipes)), [len(r.columns) for r in recipes])
         if self.sources_.size == 0:
-            raise ValueError(f"no column of X varies (columns: {some(names)}); at least one should")
+            raise ValueError(
+                f"no column of X varies (columns: {abbreviate(names)}); at least one should"
+            )
 
     # ----------------------------------------------------------------------------------- learn
-    def _recipe(self, name: str, values: Values, a: np.ndarray, asked: str | None) -> Recipe:
+    def _recipe(self, name: str, values: ColumnValues, a: np.ndarray, asked: str | None) -> Recipe:
         if values.codes is not None:
             return self._category(name, values, a, asked)
         assert values.numbers is not None
@@ -314,7 +321,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         limit = np.inf if self.clip is None else float(self.clip)
         return middle, scale if scale > 1e-9 * sd else sd, limit
 
-    def _category(self, name: str, values: Values, a: np.ndarray, asked: str | None) -> Recipe:
+    def _category(
+        self, name: str, values: ColumnValues, a: np.ndarray, asked: str | None
+    ) -> Recipe:
         codes = values.codes
         assert codes is not None
         known = (codes >= 0) & (a > 0)
@@ -337,8 +346,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return Recipe(name, "category", asked, states=states, step=float(step))
 
     def _refuse_identifiers(self, name, different, n, words, used) -> None:
-        once = different > FEW and different > n / 2
-        if self.max_categories is not None or not (different > MANY or once):
+        once = different > MAX_UNIQUE and different > n / 2
+        if self.max_categories is not None or not (different > MAX_DISTINCT or once):
             return
         shown = [words[c] for c in used[:3]]
         advice = "Leave an identifier or free text out, or pool rare values with"
@@ -349,12 +358,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             )
         raise ValueError(
             f"column {name!r} of X has {different} different values in {n} rows "
-            f"({some(shown)}); a category should have at most {MANY}. {advice} "
+            f"({abbreviate(shown)}); a category should have at most {MAX_DISTINCT}. {advice} "
             "encoder=TableEncoder(max_categories=20)"
         )
 
     # ----------------------------------------------------------------------------------- apply
-    def match(self, X: Any) -> Any:
+    def _match(self, X: Any) -> Any:
         """The table with the columns of the fit; missing and further columns are an error."""
         check_is_fitted(self)
         frame = as_frame(X)
@@ -362,7 +371,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             shape = getattr(X, "shape", (0, 0))
             raise TypeError(
                 f"X is {type(X).__name__} of shape {shape} but the fit saw a table; give a table "
-                f"with the columns {some(list(self.feature_names_in_))}"
+                f"with the columns {abbreviate(list(self.feature_names_in_))}"
             )
         names = column_names(frame)
         lacking = [c for c in self.feature_names_in_ if c not in names]
@@ -370,21 +379,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if lacking or further:
             text = "The feature names should match those that were passed during fit."
             if further:
-                text += f" Feature names unseen at fit time: {some(further)}."
+                text += f" Feature names unseen at fit time: {abbreviate(further)}."
             if lacking:
-                text += f" Feature names seen at fit time, yet now missing: {some(lacking)}."
+                text += f" Feature names seen at fit time, yet now missing: {abbreviate(lacking)}."
             raise ValueError(text)
         return frame
 
-    def read(self, X: Any) -> Read:
+    def _encode(self, X: Any) -> EncodedTable:
         """The matrix, and which values could not be placed in it."""
-        frame = self.match(X)
-        columns = columns_of(frame)
+        frame = self._match(X)
+        columns = frame_columns(frame)
         return self._place_all(
             [read_column(columns[r.name], r.name, r.asked) for r in self.recipes_]
         )
 
-    def _place_all(self, read: list[Values]) -> Read:
+    def _place_all(self, read: list[ColumnValues]) -> EncodedTable:
         n = next(v.size for v in (read[0].numbers, read[0].codes) if v is not None)
         matrix = np.zeros((n, self.sources_.size), dtype=self.dtype)
         unknown, at = {}, 0
@@ -395,15 +404,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 if lost is not None:
                     unknown[number] = lost
             at += width
-        return Read(matrix, unknown)
+        return EncodedTable(matrix, unknown)
 
-    def _place(self, values: Values, recipe: Recipe, out: np.ndarray):
+    def _place(self, values: ColumnValues, recipe: Recipe, out: np.ndarray):
         """Fill in the columns of one source; returns (rows that could not be placed, example)."""
         if recipe.kind == "category":
             return self._place_category(values, recipe, out)
         if values.numbers is None and values.codes is not None and (values.codes < 0).all():
             # Nothing is known, so no type is either: an empty block is read as any kind.
-            values = Values("number", np.full(values.codes.size, np.nan), None, recipe.words)
+            values = ColumnValues("number", np.full(values.codes.size, np.nan), None, recipe.words)
         if values.numbers is None:
             held = "text" if values.kind == "text" else "truth values"
             raise ValueError(
@@ -415,7 +424,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if values.kind != "ordered":
                 raise ValueError(
                     f"column {recipe.name!r} of X holds numbers but was an ordered category in the "
-                    f"fit, with levels {some(list(recipe.words))}"
+                    f"fit, with levels {abbreviate(list(recipe.words))}"
                 )
             place = [
                 recipe.words.index(word) if word in recipe.words else np.nan
@@ -434,13 +443,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return missing, "missing"
         return None
 
-    def _place_category(self, values: Values, recipe: Recipe, out: np.ndarray):
+    def _place_category(self, values: ColumnValues, recipe: Recipe, out: np.ndarray):
         if values.codes is None and np.isnan(values.numbers).all():
-            values = Values("text", None, np.full(values.numbers.size, -1), ())
+            values = ColumnValues("text", None, np.full(values.numbers.size, -1), ())
         if values.codes is None:
             raise ValueError(
                 f"column {recipe.name!r} of X holds {values.kind}s but was a category in the fit, "
-                f"with values {some(list(recipe.states))}"
+                f"with values {abbreviate(list(recipe.states))}"
             )
         state = {word: i for i, word in enumerate(recipe.states)}
         rest = state.get(OTHER, -1)
@@ -462,11 +471,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def transform(self, X):
         """The matrix (n, n_encoded), finite. Values that were not there in the fit are 0 in the
         columns of their source, and counted in a warning."""
-        read = self.read(X)
-        self.warn_of_unknown(read, stacklevel=3)
+        read = self._encode(X)
+        self._warn_unknown(read, stacklevel=3)
         return read.matrix
 
-    def warn_of_unknown(self, read: Read, stacklevel: int) -> None:
+    def _warn_unknown(self, read: EncodedTable, stacklevel: int) -> None:
         if not read.unknown:
             return
         parts = [
@@ -475,7 +484,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ]
         warnings.warn(
             "values that were not there in the fit, or missing where none was: "
-            + some(parts, quoted=False),
+            + abbreviate(parts, quoted=False),
             UserWarning,
             stacklevel=stacklevel + 1,
         )
@@ -486,41 +495,43 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return np.array([c for recipe in self.recipes_ for c in recipe.columns], dtype=object)
 
     # --------------------------------------------------------------------------- for the engine
-    def layout(self) -> Layout:
+    def _column_map(self) -> ColumnMap:
         """Sources, notes of missing values and levels, as the solver needs them."""
         names = self.get_feature_names_out()
-        absent, notes = np.full(names.size, -1), np.zeros(names.size, dtype=bool)
+        missing_indicator, is_indicator = np.full(names.size, -1), np.zeros(names.size, dtype=bool)
         levels: list = [None] * names.size
         at = 0
         for recipe in self.recipes_:
             width = len(recipe.columns)
             if recipe.note and width:
-                notes[at + width - 1] = True
-                absent[at : at + width - 1] = at + width - 1
+                is_indicator[at + width - 1] = True
+                missing_indicator[at : at + width - 1] = at + width - 1
             if recipe.levels is not None:
                 levels[at] = recipe.levels
             at += width
-        return Layout(
+        return ColumnMap(
             tuple(names),
             self.sources_,
-            absent,
-            notes,
+            missing_indicator,
+            is_indicator,
             tuple(levels),
             tuple(self.feature_names_in_),
         )
 
-    def first_column(self, source: int) -> int:
+    def _first_column(self, source: int) -> int:
         return int(np.searchsorted(self.sources_, source))
 
-    def where(self, source: int, value: Any) -> tuple[int, float, float]:
+    def _interval(self, source: int, value: Any) -> tuple[int, float, float]:
         """(column, above, upto): the interval of an encoded column in which ``source`` has
         ``value``; None asks for the missing ones."""
-        recipe, at = self.recipes_[source], self.first_column(source)
+        recipe, at = self.recipes_[source], self._first_column(source)
         if recipe.kind == "category":
             states = recipe.states
             word = MISSING if value is None else str(value)
             if word not in states:
-                raise ValueError(f"{value!r} is not a value of {recipe.name!r}; {some(states)}")
+                raise ValueError(
+                    f"{value!r} is not a value of {recipe.name!r}; {abbreviate(states)}"
+                )
             half = recipe.step / 2
             if len(states) == 2:
                 return (at, half, np.inf) if states[1] == word else (at, -np.inf, half)
@@ -532,7 +543,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if recipe.kind == "ordered":
             if str(value) not in recipe.words:
                 raise ValueError(
-                    f"{value!r} is not a level of {recipe.name!r}; {some(recipe.words)}"
+                    f"{value!r} is not a level of {recipe.name!r}; {abbreviate(recipe.words)}"
                 )
             code = recipe.number(np.array([float(recipe.words.index(str(value)))]))[0]
             half = 0.5 / recipe.scale

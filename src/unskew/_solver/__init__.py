@@ -3,49 +3,49 @@
     J = inertia_rate * inertia(w) + balance_rate * balance(w) + spread_rate * spread(w)
         + margin_rate * margins(w) + mass_rate * mass(w) + constant
 
-``descend`` holds sum(w) fixed and lowers J by its true gradient; ``follow_paper`` is the authors'
+``alternate`` holds sum(w) fixed and lowers J by its true gradient; ``solve_paper`` is the authors'
 published procedure, step by step, with a mass term instead of a fixed sum.
 """
 
-from .alternate import descend
+from .alternate import alternate
 from .checkpoint import (
     Checkpoint,
     CheckpointError,
-    Keeper,
-    Progress,
-    best_so_far,
-    note_best,
-    note_solution,
-    noted_solution,
+    SaveHook,
+    Snapshot,
+    nested,
     open_checkpoint,
-    within,
+    pack_best,
+    pack_solution,
+    unpack_best,
+    unpack_solution,
 )
-from .paper import _step_of_paper, follow_paper
+from .paper import _paper_step, solve_paper
 from .problem import History, Problem, Solution, Watcher, watch_nothing
-from .restarts import best_start
-from .weights import WEIGHT_STEPS, descend_weights, step_weights
+from .restarts import best_of_restarts
+from .weights import WEIGHT_STEPS, minimize_weights, solve_weights
 
 __all__ = [
     "WEIGHT_STEPS",
     "Checkpoint",
     "CheckpointError",
     "History",
-    "Keeper",
     "Problem",
-    "Progress",
+    "SaveHook",
+    "Snapshot",
     "Solution",
     "Watcher",
-    "_step_of_paper",
-    "best_so_far",
-    "best_start",
-    "descend",
-    "descend_weights",
-    "follow_paper",
-    "note_best",
-    "note_solution",
-    "noted_solution",
+    "_paper_step",
+    "alternate",
+    "best_of_restarts",
+    "minimize_weights",
+    "nested",
     "open_checkpoint",
-    "step_weights",
+    "pack_best",
+    "pack_solution",
+    "solve_paper",
+    "solve_weights",
+    "unpack_best",
+    "unpack_solution",
     "watch_nothing",
-    "within",
 ]

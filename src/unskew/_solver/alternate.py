@@ -9,13 +9,13 @@ import numpy as np
 
 from .. import _kmeans
 from .._kmeans import Clusters
-from .checkpoint import Progress, within
+from .checkpoint import Snapshot, nested
 from .problem import History, Problem, Solution, watch_nothing
-from .weights import WEIGHT_STEPS, _even, step_weights
+from .weights import WEIGHT_STEPS, _uniform, minimize_weights
 
 
-def descend(
-    problem: Problem, start: Any, *, max_iter, tol, watch=watch_nothing, keep=None, resume=None
+def alternate(
+    problem: Problem, start: Any, *, max_iter, tol, watch=watch_nothing, save=None, resume=None
 ) -> Solution:
     """k-means at fixed weights until it settles, then the weights at fixed clusters; in turn.
 
@@ -33,22 +33,22 @@ def descend(
         w = arrays["y"] if inside else arrays["w"]
     else:
         assert start is not None
-        w, clusters, start = _even(problem), start, None
+        w, clusters, start = _uniform(problem), start, None
 
-    def stand(inside: bool = True, **more: Any) -> Progress:
+    def snapshot(inside: bool = True, **more: Any) -> Snapshot:
         arrays = {"labels": clusters.labels, "e": clusters.e, "C": clusters.C}
         facts = {"history": history.rows, "before": before, "inside": inside}
-        return Progress({**arrays, **more}, {**facts, "round": round_ + (not inside)})
+        return Snapshot({**arrays, **more}, {**facts, "round": round_ + (not inside)})
 
     round_ = first - 1
     for round_ in range(first, max_iter + 1):
         if inside is None:
             clusters, _ = _kmeans.lloyd(rows, distance, w, clusters)
         # The old weights are handed over: nobody holds them while the new ones are sought.
-        old, keeper, small = [w], within(keep, stand), 0.1 * tol
+        old, keeper, small = [w], nested(save, snapshot), 0.1 * tol
         del w
-        step = step_weights(
-            problem, old.pop(), clusters.e, WEIGHT_STEPS, tol=small, keep=keeper, resume=inside
+        step = minimize_weights(
+            problem, old.pop(), clusters.e, WEIGHT_STEPS, tol=small, save=keeper, resume=inside
         )
         w, J, inside, resume = step.w, step.objective, None, None
         del step
@@ -64,8 +64,8 @@ def descend(
             status = "converged"
             break
         before = J
-        if keep is not None and round_ < max_iter:
-            keep(partial(stand, inside=False, w=w))
+        if save is not None and round_ < max_iter:
+            save(partial(snapshot, inside=False, w=w))
     # The last weights moved the centres once more; labels, centres and weights end consistent.
     clusters, _ = _kmeans.lloyd(rows, distance, w, clusters)
     if status != "non-finite":

@@ -25,9 +25,9 @@ from .._kmeans import Clusters
 
 logger = logging.getLogger("unskew")
 
-FORMAT = "unskew checkpoint 2"
+FORMAT = "unskew checkpoint 3"
 # Settings that do not change the answer: a fit may go on with others.
-WITHOUT_EFFECT = (
+NEUTRAL_PARAMETERS = (
     *("checkpoint", "checkpoint_seconds", "resume", "n_threads", "verbose"),
     *("client", "persist"),
 )
@@ -37,14 +37,14 @@ DAMAGED = (
     *(RuntimeError, zipfile.BadZipFile, zlib.error, struct.error),
 )
 # Rows whose values are part of the fingerprint, spread over the data.
-LOOKED_AT = 64
+FINGERPRINT_ROWS = 64
 
 
 class CheckpointError(ValueError):
     """A checkpoint that does not belong to this fit, or is none; the message says why."""
 
 
-class Progress(NamedTuple):
+class Snapshot(NamedTuple):
     """Where a fit stands: all that the loop needs to go on from there, to the last bit.
 
     arrays and facts (numbers, words, lists of them), each by name.
@@ -55,20 +55,20 @@ class Progress(NamedTuple):
 
 
 # Called at places from which a fit can go on, with a function that says where it stands.
-Keeper = Callable[[Callable[[], Progress]], None]
+SaveHook = Callable[[Callable[[], Snapshot]], None]
 
 
-def within(keep: Keeper | None, around: Callable[[], Progress]) -> Keeper | None:
+def nested(save: SaveHook | None, around: Callable[[], Snapshot]) -> SaveHook | None:
     """A keeper for an inner loop: what it says is joined to where the outer loop stands."""
-    if keep is None:
+    if save is None:
         return None
 
-    def inside(where: Callable[[], Progress]) -> None:
-        def both() -> Progress:
+    def inside(where: Callable[[], Snapshot]) -> None:
+        def both() -> Snapshot:
             outer, inner = around(), where()
-            return Progress({**outer.arrays, **inner.arrays}, {**outer.facts, **inner.facts})
+            return Snapshot({**outer.arrays, **inner.arrays}, {**outer.facts, **inner.facts})
 
-        keep(both)
+        save(both)
 
     return inside
 
@@ -87,24 +87,24 @@ class Checkpoint:
         self._last = time.monotonic()
         self._own = False  # whether the file there is this fit's
 
-    def keep(self, where: Callable[[], Progress]) -> None:
+    def save_if_due(self, where: Callable[[], Snapshot]) -> None:
         """Write where the fit stands, if it is time to."""
         if time.monotonic() - self._last >= self.seconds:
             self.write(where())
 
-    def write(self, progress: Progress) -> None:
-        told = {"identity": self.identity, "arrays": sorted(progress.arrays)}
-        facts = {"format": FORMAT, **told, "facts": progress.facts}
+    def write(self, snapshot: Snapshot) -> None:
+        told = {"identity": self.identity, "arrays": sorted(snapshot.arrays)}
+        facts = {"format": FORMAT, **told, "facts": snapshot.facts}
         text = np.frombuffer(json.dumps(facts).encode("utf-8"), dtype=np.uint8)
 
         def save(path: Path) -> None:
             with open(path, "wb") as file:
-                np.savez(file, __facts__=text, **progress.arrays)
+                np.savez(file, __facts__=text, **snapshot.arrays)
 
         write_whole(self.path, save)
         self._last, self._own = time.monotonic(), True
 
-    def read(self, resume: bool = True) -> Progress | None:
+    def read(self, resume: bool = True) -> Snapshot | None:
         """Where the fit stood, None where there is no file. Refuses what is not of this fit, and
         what is no checkpoint also where the fit is to start anew, which will overwrite it."""
         if not self.path.exists():
@@ -145,7 +145,7 @@ class Checkpoint:
                     f"{self.path}: is the checkpoint {shown}; remove it or name another "
                     "(resume=False starts anew)"
                 )
-        return Progress(arrays, told["facts"])
+        return Snapshot(arrays, told["facts"])
 
     def remove(self) -> None:
         if self._own:
@@ -165,23 +165,23 @@ def digest(*parts: Any) -> str:
     return found.hexdigest()
 
 
-def identity_of(model: Any, encoded: Any) -> dict[str, str]:
+def identity_of(model: Any, design: Any) -> dict[str, str]:
     """What a fit is of: its class and settings, the rows (their number, type, ranges, means and
     spreads of all columns, and some rows as they are), the design weights."""
-    rows, columns = encoded.rows, encoded.columns
-    some = np.unique(np.linspace(0, rows.n - 1, LOOKED_AT).astype(np.int64))
+    rows, columns = design.rows, design.stats
+    some = np.unique(np.linspace(0, rows.n - 1, FINGERPRINT_ROWS).astype(np.int64))
     told = {
         "class": type(model).__name__,
-        "sample_weight": digest(encoded.a) if encoded.a.strides != (0,) else "1",
+        "sample_weight": digest(design.a) if design.a.strides != (0,) else "1",
         "rows": digest(
             (rows.n, rows.d, str(rows.dtype), bool(rows.sparse)),
             *(columns.low, columns.high, columns.mean, columns.sd),
             rows.take(some),
         ),
-        "encoding": digest(encoded.layout.names, encoded.layout.source),
+        "encoding": digest(design.column_map.names, design.column_map.source),
     }
     for name, value in model.get_params(deep=False).items():
-        if name in WITHOUT_EFFECT:
+        if name in NEUTRAL_PARAMETERS:
             continue
         if name == "random_state" and not isinstance(value, (int, np.integer)):
             continue  # the seeds that were drawn are part of what is kept
@@ -190,11 +190,11 @@ def identity_of(model: Any, encoded: Any) -> dict[str, str]:
     return told
 
 
-def open_checkpoint(model: Any, encoded: Any, seeds: np.ndarray) -> tuple:
+def open_checkpoint(model: Any, design: Any, seeds: np.ndarray) -> tuple:
     """The checkpoint of this fit, where it says the fit stood, and the seeds to use."""
     if model.checkpoint is None:
         return None, None, seeds
-    identity = identity_of(model, encoded)
+    identity = identity_of(model, design)
     checkpoint = Checkpoint(model.checkpoint, identity, model.checkpoint_seconds)
     before = checkpoint.read(model.resume)
     if before is None:
@@ -209,29 +209,29 @@ def open_checkpoint(model: Any, encoded: Any, seeds: np.ndarray) -> tuple:
     return checkpoint, before, kept
 
 
-def note_solution(name: str, solution: Any) -> Progress:
-    """A solution of the solver under a name; ``noted_solution`` gives back its fields."""
+def pack_solution(name: str, solution: Any) -> Snapshot:
+    """A solution of the solver under a name; ``unpack_solution`` gives back its fields."""
     arrays = {f"{name} w": solution.w}
     arrays |= {f"{name} {k}": v for k, v in solution.clusters._asdict().items()}
     arrays |= {f"{name} history {k}": v for k, v in solution.history.items()}
     told = {field: getattr(solution, field) for field in ("objective", "n_iter", "status")}
-    return Progress(arrays, {name: told})
+    return Snapshot(arrays, {name: told})
 
 
-def noted_solution(progress: Progress, name: str) -> dict[str, Any]:
-    arrays, facts = progress
+def unpack_solution(snapshot: Snapshot, name: str) -> dict[str, Any]:
+    arrays, facts = snapshot
     before = f"{name} history "
     history = {k.removeprefix(before): v for k, v in arrays.items() if k.startswith(before)}
     clusters = Clusters(*(arrays[f"{name} {field}"] for field in Clusters._fields))
     return {"w": arrays[f"{name} w"], "clusters": clusters, "history": history, **facts[name]}
 
 
-def note_best(best: Any, seeds: np.ndarray, start: int, begun: bool) -> Progress:
+def pack_best(best: Any, seeds: np.ndarray, restart: int, begun: bool) -> Snapshot:
     """Which start is next or under way, and the best solution of those before it."""
-    arrays, told = ({}, {"best": None}) if best is None else note_solution("best", best)
-    return Progress(arrays, {"seeds": seeds.tolist(), "start": start, "begun": begun, **told})
+    arrays, told = ({}, {"best": None}) if best is None else pack_solution("best", best)
+    return Snapshot(arrays, {"seeds": seeds.tolist(), "restart": restart, "begun": begun, **told})
 
 
-def best_so_far(progress: Progress) -> dict[str, Any] | None:
+def unpack_best(snapshot: Snapshot) -> dict[str, Any] | None:
     """The fields of that solution, None where no start has ended."""
-    return None if progress.facts["best"] is None else noted_solution(progress, "best")
+    return None if snapshot.facts["best"] is None else unpack_solution(snapshot, "best")

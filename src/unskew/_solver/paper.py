@@ -9,12 +9,12 @@ import numpy as np
 
 from .. import _kmeans
 from .._kmeans import Clusters, Distance
-from .checkpoint import Progress
+from .checkpoint import Snapshot
 from .problem import History, Problem, Solution, watch_nothing
 
 
-def follow_paper(
-    problem: Problem, start: Any, *, max_iter, tol, watch=watch_nothing, keep=None, resume=None
+def solve_paper(
+    problem: Problem, start: Any, *, max_iter, tol, watch=watch_nothing, save=None, resume=None
 ) -> Solution:
     """The published steps, kept as they are where they differ from the text.
 
@@ -36,19 +36,19 @@ def follow_paper(
         if "labels" in arrays:
             clusters = Clusters(arrays["labels"], arrays["e"], arrays["C"])
 
-    def stand() -> Progress:
+    def snapshot() -> Snapshot:
         arrays = {"v": v, "v_before": v_before}
         if clusters is not None:
             arrays |= {"labels": clusters.labels, "e": clusters.e, "C": clusters.C}
         facts = {"step": step, "iteration": iteration, "history": history.rows}
-        return Progress(arrays, facts)
+        return Snapshot(arrays, facts)
 
     iteration = first - 1
     for iteration in range(first, max_iter + 1):
         sweep = None
         if clusters is not None and distance is not None:
             # The balance does not look at labels: of few rows both are found at the same time.
-            sweep = rows.later(partial(_sweep_of_paper, rows, distance, v * v, clusters))
+            sweep = rows.later(partial(_paper_sweep, rows, distance, v * v, clusters))
         v_last = v
         v = v + iteration / (iteration + 3) * (v - v_before)
         w = v * v
@@ -59,7 +59,7 @@ def follow_paper(
         J, gradient = problem.with_other_terms(w, e, *balance)
         # dJ/dv = 2 v dJ/dw, except that the authors' inertia part has 1 for the 2.
         g = 2.0 * v * gradient - problem.inertia_rate * e * v
-        step, z, terms = _step_of_paper(problem, v, g, e, J, step)
+        step, z, terms = _paper_step(problem, v, g, e, J, step)
         v_before, v = v_last, z
         objective = history.add(terms)
         if not np.isfinite(objective):
@@ -71,13 +71,13 @@ def follow_paper(
         if iteration > 1 and abs(objective - history.rows[-2]["objective"]) < tol:
             status = "converged"
             break
-        if keep is not None and iteration < max_iter:
-            keep(stand)
+        if save is not None and iteration < max_iter:
+            save(snapshot)
     arrays = history.arrays()
     return Solution(v * v, clusters, float(arrays["objective"][-1]), arrays, iteration, status)
 
 
-def _step_of_paper(problem: Problem, v, g, e, J: float, step: float) -> tuple:
+def _paper_step(problem: Problem, v, g, e, J: float, step: float) -> tuple:
     """Halve the step until J(z^2) <= J + g.(z - v) + ||z - v||^2 / (2 step), z = v - step g.
 
     The first iteration halves some twenty times. A step at which the other terms alone are above
@@ -97,7 +97,7 @@ def _step_of_paper(problem: Problem, v, g, e, J: float, step: float) -> tuple:
         step /= 2.0
 
 
-def _sweep_of_paper(rows: Any, distance: Distance, w: np.ndarray, clusters: Clusters) -> Clusters:
+def _paper_sweep(rows: Any, distance: Distance, w: np.ndarray, clusters: Clusters) -> Clusters:
     """Centres at w, then the nearest of them; an empty cluster has none and is not chosen."""
     C, empty = _kmeans.update(rows, distance, w, clusters.labels, clusters.C)
     if not empty.any():

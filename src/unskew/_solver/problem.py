@@ -3,7 +3,7 @@
     J = inertia_rate * inertia(w) + balance_rate * balance(w) + spread_rate * spread(w)
         + margin_rate * margins(w) + mass_rate * mass(w) + constant
 
-``descend`` holds sum(w) fixed and lowers J by its true gradient; ``follow_paper`` is the authors'
+``alternate`` holds sum(w) fixed and lowers J by its true gradient; ``solve_paper`` is the authors'
 published procedure, step by step, with a mass term instead of a fixed sum.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _terms
-from .._data.tiled import cut
+from .._data.tiled import split_range
 from .._kmeans import Clusters, Distance
 
 TERMS = ("inertia", "balance", "spread", "margins", "mass")
@@ -26,10 +26,10 @@ class Problem(NamedTuple):
 
     balance    the balance loss; None where there is no pair (its rate is then 0)
     distance   columns of the distance, or None for weights without clusters
-    a          design weights, inverse_a = 1/a (0 where a is 0), N = sum(a)
-    total      sum(w) that ``descend`` holds
-    floor      smallest effective share allowed, or None
-    held       n x q indicators (CSR) whose weighted shares ``descend`` holds at their start, or
+    a          design weights, inverse_a = 1/a (0 where a is 0), design_sum = sum(a)
+    weight_sum sum(w) that ``alternate`` holds
+    min_ess    smallest effective share allowed, or None
+    fixed_shares  n x q indicators (CSR) whose weighted shares ``alternate`` holds at their start, or
                None: the suspects' own distribution. Without it the cheapest way to untie a site
                from the rest is to empty all sites but one.
     margins    known shares of some categories, or None
@@ -40,15 +40,15 @@ class Problem(NamedTuple):
     distance: Distance | None
     a: np.ndarray
     inverse_a: np.ndarray
-    N: float
-    total: float
+    design_sum: float
+    weight_sum: float
     inertia_rate: float
     balance_rate: float
     spread_rate: float
     mass_rate: float = 0.0
     constant: float = 0.0
-    floor: float | None = None
-    held: Any = None
+    min_ess: float | None = None
+    fixed_shares: Any = None
     margins: _terms.Margins | None = None
     margin_rate: float = 0.0
 
@@ -91,7 +91,7 @@ class Problem(NamedTuple):
         self, w: np.ndarray, e: np.ndarray, balance: float, gradient: np.ndarray
     ) -> tuple[float, np.ndarray]:
         """J and dJ/dw from ``balance_and_gradient``, whose gradient becomes that of J."""
-        for piece in pieces_of(w.size):
+        for piece in chunk_slices(w.size):
             pull = (2.0 * self.spread_rate) * w[piece]
             pull *= self.inverse_a[piece]
             pull += self.inertia_rate * e[piece]
@@ -134,5 +134,5 @@ def watch_nothing(iteration: int, terms: dict[str, float]) -> bool:
     return False
 
 
-def pieces_of(n: int) -> list[slice]:
-    return [slice(*bounds) for bounds in cut(0, n, 2**18)]
+def chunk_slices(n: int) -> list[slice]:
+    return [slice(*bounds) for bounds in split_range(0, n, 2**18)]

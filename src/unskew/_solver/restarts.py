@@ -8,24 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from .checkpoint import Keeper, best_so_far, note_best, within
+from .checkpoint import SaveHook, nested, pack_best, unpack_best
 from .problem import Solution
 
 
-def best_start(solve: Callable, seeds: np.ndarray, keep: Keeper | None, resume: Any) -> Solution:
+def best_of_restarts(
+    solve: Callable, seeds: np.ndarray, save: SaveHook | None, resume: Any
+) -> Solution:
     """The lowest objective of ``solve(seed, keep, resume)`` over all seeds but the last."""
     best, first, inside = None, 0, None
     if resume is not None:
-        first, found = resume.facts["start"], best_so_far(resume)
+        first, found = resume.facts["restart"], unpack_best(resume)
         best = None if found is None else Solution(**found)
         inside = resume if resume.facts["begun"] else None
     for number in range(first, seeds.size - 1):
-        under_way = within(keep, partial(note_best, best, seeds, number, True))
+        under_way = nested(save, partial(pack_best, best, seeds, number, True))
         found = solve(seeds[number], under_way, inside)
         inside = None
         if best is None or found.objective < best.objective:
             best = found
-        if keep is not None and number + 2 < seeds.size:
-            keep(partial(note_best, best, seeds, number + 1, False))
+        if save is not None and number + 2 < seeds.size:
+            save(partial(pack_best, best, seeds, number + 1, False))
     assert best is not None
     return best

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _terms
-from .._buffers import LARGE
-from .checkpoint import Keeper, Progress, within
-from .problem import History, Problem, Solution, pieces_of, watch_nothing
+from .._buffers import LARGE_N
+from .checkpoint import SaveHook, Snapshot, nested
+from .problem import History, Problem, Solution, chunk_slices, watch_nothing
 
 # Quasi-Newton steps on the weights between two rounds of k-means, and the pairs they remember.
 # 10 and 60 gave the same answers on the simulated data; 20 was the fastest.
@@ -22,17 +22,17 @@ WEIGHT_STEPS = 20
 MEMORY = 10
 
 
-MEMORY_OF_LARGE = 3
+MEMORY_LARGE_N = 3
 
 
 class WeightStep(NamedTuple):
     w: np.ndarray
     objective: float
     n_steps: int
-    settled: bool
+    converged: bool
 
 
-def step_weights(
+def minimize_weights(
     problem: Problem,
     w: np.ndarray,
     e: np.ndarray,
@@ -40,8 +40,8 @@ def step_weights(
     *,
     tol: float,
     each: Callable[[np.ndarray, float], bool] | None = None,
-    keep: Keeper | None = None,
-    resume: Progress | None = None,
+    save: SaveHook | None = None,
+    resume: Snapshot | None = None,
 ) -> WeightStep:
     """Lower J over w at fixed e, on {w >= 0, sum(w) = total, held shares as at the start,
     effective share >= floor}.
@@ -54,22 +54,22 @@ def step_weights(
     Stops when a step lowers J by less than tol |J|, or when no step lowers it; but rows that y = 0
     has put to sleep are woken first where J falls with their weight.
     """
-    large, first = problem.rows.n >= LARGE, 0
-    memory: deque[Any] = deque(maxlen=MEMORY_OF_LARGE if large else MEMORY)
+    large, first = problem.rows.n >= LARGE_N, 0
+    memory: deque[Any] = deque(maxlen=MEMORY_LARGE_N if large else MEMORY)
     if resume is not None:
         y, g = resume.arrays["y"], resume.arrays["g"]
-        J, on_floor, first = (resume.facts[name] for name in ("J", "on_floor", "done"))
+        J, at_bound, first = (resume.facts[name] for name in ("J", "at_bound", "done"))
         for i in range(resume.facts["pairs"]):
             memory.append((resume.arrays[f"moved{i}"], resume.arrays[f"turned{i}"]))
     else:
         y = np.sqrt(w)
         del w
         J, g = _value_and_gradient_in_y(problem, y, e)
-        g, on_floor = _tangent(problem, y, g)
+        g, at_bound = _project_gradient(problem, y, g)
     for done in range(first, n_steps):
         direction = _quasi_newton(g, memory, y)
-        if on_floor or problem.held is not None:
-            direction = _tangent(problem, y, direction, on_floor)[0]
+        if at_bound or problem.fixed_shares is not None:
+            direction = _project_gradient(problem, y, direction, at_bound)[0]
         slope = float(direction @ g)
         if not slope < 0:
             memory.clear()
@@ -81,18 +81,18 @@ def step_weights(
             direction = -g * _first_step(y, g)
             found = _search(problem, y, e, J, direction, float(direction @ g))
         del direction
-        woken = False
+        reactivated = False
         if found is None or J - found[1] <= tol * abs(J):
             # At y = 0 the gradient in y vanishes whatever the one in w says.
-            up = _wake(problem, y, e, J)
+            up = _reactivate_zeros(problem, y, e, J)
             if up is not None and J - up[1] > tol * abs(J):
-                found, woken = up, True
+                found, reactivated = up, True
         if found is None:
             return WeightStep(_weights(problem, y), J, done, True)
         y_new, J_new, g_new = found
-        was_on_floor = on_floor
-        g_new, on_floor = _tangent(problem, y_new, g_new)
-        if woken or on_floor != was_on_floor:
+        was_at_bound = at_bound
+        g_new, at_bound = _project_gradient(problem, y_new, g_new)
+        if reactivated or at_bound != was_at_bound:
             memory.clear()
         else:
             moved, turned = np.subtract(y_new, y, out=y), np.subtract(g_new, g, out=g)
@@ -106,31 +106,31 @@ def step_weights(
             return WeightStep(_weights(problem, y), J, done + 1, False)
         if fall <= tol * abs(J):
             return WeightStep(_weights(problem, y), J, done + 1, True)
-        if keep is not None:
-            keep(partial(_where_the_step_is, y, J, g, on_floor, memory, done + 1))
+        if save is not None:
+            save(partial(_pack_step, y, J, g, at_bound, memory, done + 1))
     return WeightStep(_weights(problem, y), J, n_steps, False)
 
 
-def _where_the_step_is(y, J, g, on_floor, memory, done) -> Progress:
+def _pack_step(y, J, g, at_bound, memory, done) -> Snapshot:
     arrays = {f"moved{i}": moved for i, (moved, _) in enumerate(memory)}
     arrays |= {f"turned{i}": turned for i, (_, turned) in enumerate(memory)}
-    facts = {"J": float(J), "on_floor": bool(on_floor), "done": done, "pairs": len(memory)}
-    return Progress({"y": y, "g": g, **arrays}, facts)
+    facts = {"J": float(J), "at_bound": bool(at_bound), "done": done, "pairs": len(memory)}
+    return Snapshot({"y": y, "g": g, **arrays}, facts)
 
 
 def _weights(problem: Problem, y: np.ndarray) -> np.ndarray:
     w = y * y
-    w *= problem.total / w.sum()
+    w *= problem.weight_sum / w.sum()
     return w
 
 
-def _even(problem: Problem) -> np.ndarray:
+def _uniform(problem: Problem) -> np.ndarray:
     """Weights of the start: every multiplier the same."""
-    a, rate = problem.a, problem.total / problem.N
+    a, rate = problem.a, problem.weight_sum / problem.design_sum
     return a * rate if a.strides != (0,) else np.broadcast_to(a[0] * rate, a.shape)
 
 
-def _in_y(y: np.ndarray, w: np.ndarray, gradient: np.ndarray, total: float) -> np.ndarray:
+def _chain_to_y(y: np.ndarray, w: np.ndarray, gradient: np.ndarray, total: float) -> np.ndarray:
     """Chain rule of w = total y^2 / ||y||^2: 2 y (gradient - gradient.w / total) total / ||y||^2.
 
     Overwrites ``gradient``.
@@ -145,7 +145,7 @@ def _in_y(y: np.ndarray, w: np.ndarray, gradient: np.ndarray, total: float) -> n
 def _value_and_gradient_in_y(problem: Problem, y: np.ndarray, e: np.ndarray):
     w = _weights(problem, y)
     J, gradient = problem.value_and_gradient(w, e)
-    return J, _in_y(y, w, gradient, problem.total)
+    return J, _chain_to_y(y, w, gradient, problem.weight_sum)
 
 
 def _first_step(y: np.ndarray, g: np.ndarray) -> float:
@@ -158,7 +158,7 @@ def _dot(one: np.ndarray, other: np.ndarray) -> float:
     """Inner product in float64, also of vectors kept in float32, without a copy of them."""
     if one.dtype == other.dtype == np.float64:
         return float(one @ other)
-    return sum(float(one[p].astype(float) @ other[p].astype(float)) for p in pieces_of(one.size))
+    return sum(float(one[p].astype(float) @ other[p].astype(float)) for p in chunk_slices(one.size))
 
 
 def _quasi_newton(g: np.ndarray, memory: deque, y: np.ndarray) -> np.ndarray:
@@ -185,7 +185,7 @@ def _search(problem, y, e, J, direction, slope):
     while size > 1e-12:
         trial = size * direction
         trial += y
-        trial = _feasible(problem, trial)
+        trial = _project(problem, trial)
         J_trial, g_trial = _value_and_gradient_in_y(problem, trial, e)
         if np.isfinite(J_trial) and np.isfinite(g_trial).all() and J_trial < J:
             if J_trial <= J + 1e-4 * size * slope:
@@ -197,7 +197,7 @@ def _search(problem, y, e, J, direction, slope):
     return None
 
 
-def _wake(problem: Problem, y: np.ndarray, e: np.ndarray, J: float):
+def _reactivate_zeros(problem: Problem, y: np.ndarray, e: np.ndarray, J: float):
     """A lower point at which rows of almost no weight have some again, or None.
 
     A row is asleep when its weight is below a thousandth of an even one although J would fall if it
@@ -205,16 +205,16 @@ def _wake(problem: Problem, y: np.ndarray, e: np.ndarray, J: float):
     """
     w = _weights(problem, y)
     reduced = problem.value_and_gradient(w, e)[1]
-    reduced -= (reduced @ w) / problem.total
-    even = _even(problem)
-    asleep = (w < 1e-3 * even) & (reduced < 0)
-    gain = -float(reduced[asleep] @ np.ascontiguousarray(even[asleep]))
+    reduced -= (reduced @ w) / problem.weight_sum
+    uniform = _uniform(problem)
+    zeroed = (w < 1e-3 * uniform) & (reduced < 0)
+    gain = -float(reduced[zeroed] @ np.ascontiguousarray(uniform[zeroed]))
     del reduced
     share = 0.1
-    while asleep.any() and share > 1e-7:
-        trial = asleep * (even * share if even.strides != (0,) else even[0] * share)
+    while zeroed.any() and share > 1e-7:
+        trial = zeroed * (uniform * share if uniform.strides != (0,) else uniform[0] * share)
         trial += w
-        trial = _feasible(problem, np.sqrt(trial, out=trial))
+        trial = _project(problem, np.sqrt(trial, out=trial))
         J_trial, g_trial = _value_and_gradient_in_y(problem, trial, e)
         if np.isfinite(g_trial).all() and J_trial <= J - 1e-4 * share * gain and J_trial < J:
             return trial, J_trial, g_trial
@@ -222,34 +222,34 @@ def _wake(problem: Problem, y: np.ndarray, e: np.ndarray, J: float):
     return None
 
 
-def _feasible(problem: Problem, y: np.ndarray) -> np.ndarray:
+def _project(problem: Problem, y: np.ndarray) -> np.ndarray:
     """The trial brought back into the feasible set: held shares first, then the floor.
 
     Even weights have the held shares, so pulling towards them keeps what tilting made right.
     """
-    if problem.held is not None:
-        y = _tilted(problem, y)
-    if problem.floor is None:
+    if problem.fixed_shares is not None:
+        y = _rake_to_shares(problem, y)
+    if problem.min_ess is None:
         return y
     w = _weights(problem, y)
-    share = _terms.effective_share(w, problem.inverse_a, problem.N)
-    if share >= problem.floor:
+    share = _terms.effective_share(w, problem.inverse_a, problem.design_sum)
+    if share >= problem.min_ess:
         return y
     # share = 1 / (1 + r^2 v) with v = sum(a (m - 1)^2) / N for m of mean 1.
-    r = np.sqrt((1.0 / problem.floor - 1.0) / (1.0 / share - 1.0))
-    even = _even(problem)
+    r = np.sqrt((1.0 / problem.min_ess - 1.0) / (1.0 / share - 1.0))
+    uniform = _uniform(problem)
     # A hair inside, so that rounding does not put the result below the floor.
-    return np.sqrt(even + r * (1 - 1e-12) * (w - even)) * np.where(y < 0, -1.0, 1.0)
+    return np.sqrt(uniform + r * (1 - 1e-12) * (w - uniform)) * np.where(y < 0, -1.0, 1.0)
 
 
-def _tilted(problem: Problem, y: np.ndarray) -> np.ndarray:
+def _rake_to_shares(problem: Problem, y: np.ndarray) -> np.ndarray:
     """w exp(T lambda), the nearest weights in relative entropy with the held shares: Newton on
     the convex dual, whose gradient is the error of the shares. nan where there are none (a held
     group has lost all weight), which no search accepts."""
-    T = problem.held
-    wanted = T.T @ problem.a / problem.N
+    T = problem.fixed_shares
+    wanted = T.T @ problem.a / problem.design_sum
     p = _weights(problem, y)
-    p /= problem.total
+    p /= problem.weight_sum
     tilt = np.ones_like(y)
     for _ in range(30):
         error = T.T @ p - wanted
@@ -269,50 +269,50 @@ def _tilted(problem: Problem, y: np.ndarray) -> np.ndarray:
 
 def _gram(T: Any, w: np.ndarray) -> np.ndarray:
     """T' diag(w) T."""
-    if w.size < LARGE:
+    if w.size < LARGE_N:
         return (T.T @ (T * w[:, None])).toarray()
-    return sum((T[p].T @ (T[p] * w[p, None])).toarray() for p in pieces_of(w.size))
+    return sum((T[p].T @ (T[p] * w[p, None])).toarray() for p in chunk_slices(w.size))
 
 
-def _tangent(
-    problem: Problem, y: np.ndarray, g: np.ndarray, on_floor: bool | None = None
+def _project_gradient(
+    problem: Problem, y: np.ndarray, g: np.ndarray, at_bound: bool | None = None
 ) -> tuple[np.ndarray, bool]:
     """g less its part that would change the held shares or cross the floor.
 
-    The floor counts where ``on_floor``, or, when that is None, where y is on it and descent along
+    The floor counts where ``at_bound``, or, when that is None, where y is on it and descent along
     -g would cross it. Normals are those of the shares, y (T_j - s_j / W), and of sum(w^2 / a).
     """
-    if problem.held is None and problem.floor is None:
+    if problem.fixed_shares is None and problem.min_ess is None:
         return g, False
     w = _weights(problem, y)
-    if problem.held is not None:
-        T = problem.held
-        shares = T.T @ w / problem.total
-        gram = _gram(T, w) / problem.total - np.outer(shares, shares)
+    if problem.fixed_shares is not None:
+        T = problem.fixed_shares
+        shares = T.T @ w / problem.weight_sum
+        gram = _gram(T, w) / problem.weight_sum - np.outer(shares, shares)
         along = T.T @ (y * g) / float(y @ y) - shares * float(y @ g) / float(y @ y)
         part = np.linalg.lstsq(gram, along, rcond=1e-12)[0]
         g = g - y * (T @ part - shares @ part)
-    if problem.floor is None:
+    if problem.min_ess is None:
         return g, False
-    share = _terms.effective_share(w, problem.inverse_a, problem.N)
-    normal = _in_y(y, w, 2.0 * w * problem.inverse_a, problem.total)
-    if problem.held is not None:
+    share = _terms.effective_share(w, problem.inverse_a, problem.design_sum)
+    normal = _chain_to_y(y, w, 2.0 * w * problem.inverse_a, problem.weight_sum)
+    if problem.fixed_shares is not None:
         part = np.linalg.lstsq(gram, T.T @ (y * normal) / float(y @ y), rcond=1e-12)[0]
         normal = normal - y * (T @ part - shares @ part)
     outward, square = -float(g @ normal), float(normal @ normal)
-    if on_floor is None:
-        on_floor = share <= problem.floor * (1 + 1e-6) and outward > 0
-    if not on_floor or square == 0:
+    if at_bound is None:
+        at_bound = share <= problem.min_ess * (1 + 1e-6) and outward > 0
+    if not at_bound or square == 0:
         return g, False
     return g + (outward / square) * normal, True
 
 
-def descend_weights(
-    problem: Problem, *, max_iter, tol, watch=watch_nothing, keep=None, resume=None
+def solve_weights(
+    problem: Problem, *, max_iter, tol, watch=watch_nothing, save=None, resume=None
 ) -> Solution:
     """The weights alone: no clusters, so one long weight step."""
     e = np.zeros(problem.rows.n)
-    w = _even(problem)
+    w = _uniform(problem)
     history = History()
     if resume is not None:
         history.rows = list(resume.facts["history"])
@@ -323,9 +323,9 @@ def descend_weights(
         return watch(len(history.rows), terms)
 
     how: Any = {"n_steps": max_iter, "tol": 0.1 * tol, "each": each, "resume": resume}
-    step = step_weights(
-        problem, w, e, keep=within(keep, lambda: Progress({}, {"history": history.rows})), **how
+    step = minimize_weights(
+        problem, w, e, save=nested(save, lambda: Snapshot({}, {"history": history.rows})), **how
     )
     early = "max_iter" if step.n_steps == max_iter else "stopped"
-    status = "converged" if step.settled else early
+    status = "converged" if step.converged else early
     return Solution(step.w, None, step.objective, history.arrays(), step.n_steps, status)

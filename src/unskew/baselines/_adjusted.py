@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._validation import check_word
+from .._validation import check_option
 from ..weights import DecorrelationWeights
 from ._base import _dense, _KMeansFromStart
 
@@ -30,8 +30,8 @@ class DecorrelatedKMeans(_KMeansFromStart):
         0.8). The steps of "paper" end long before.
     suspects : str, int, list of names or indices, boolean mask, or None
         Only pairs of a suspect and another column are balanced. None: all pairs.
-    cluster_on : {"rest", "all"}
-        "rest": suspects are not part of the distance; "all": they are.
+    cluster_on : {"non_suspects", "all"}
+        "non_suspects": suspects are not part of the distance; "all": they are.
     n_bins : int, default=5
         Quantile bins, as treatments, of a column with more than two values.
     init, n_init, max_iter, tol, random_state
@@ -39,7 +39,7 @@ class DecorrelatedKMeans(_KMeansFromStart):
 
     Attributes
     ----------
-    weights_, effective_sample_size_, imbalance_, imbalance_start_
+    weights_, effective_sample_size_, imbalance_, initial_imbalance_
         See DecorrelationWeights, whose fitted object is ``decorrelation_``.
     labels_, cluster_centers_, inertia_, n_iter_
         See PlainKMeans; w is sample_weight times ``weights_``.
@@ -50,7 +50,7 @@ class DecorrelatedKMeans(_KMeansFromStart):
     >>> from unskew.simulate import make_site_footprint
     >>> data = make_site_footprint(500, random_state=0)
     >>> model = DecorrelatedKMeans(4, suspects=data.suspects, n_init=1, random_state=0).fit(data.X)
-    >>> model.imbalance_ < model.imbalance_start_ / 2, model.effective_sample_size_ < 0.5
+    >>> model.imbalance_ < model.initial_imbalance_ / 2, model.effective_sample_size_ < 0.5
     (True, True)
     """
 
@@ -61,7 +61,7 @@ class DecorrelatedKMeans(_KMeansFromStart):
         weights="paper",
         spread_strength=None,
         suspects=None,
-        cluster_on="rest",
+        cluster_on="non_suspects",
         n_bins=5,
         init="partition",
         n_init=10,
@@ -78,8 +78,8 @@ class DecorrelatedKMeans(_KMeansFromStart):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_word("weights", self.weights, ("paper", "converged"))
-        check_word("cluster_on", self.cluster_on, ("rest", "all"))
+        check_option("weights", self.weights, ("paper", "converged"))
+        check_option("cluster_on", self.cluster_on, ("non_suspects", "all"))
         if self.weights == "paper" and self.spread_strength is not None:
             raise ValueError(
                 f"spread_strength={self.spread_strength!r} has no meaning with weights='paper', "
@@ -95,17 +95,17 @@ class DecorrelatedKMeans(_KMeansFromStart):
                     f"sample_weight has {a[(a != 0) & (a != 1)][0]:g}, but weights='paper' is "
                     "defined for weights 0 and 1 only; use weights='converged'"
                 )
-            how |= {"scale": "paper", "solver": "paper", "max_iter": 20, "tol": 0.0}
+            how |= {"objective": "paper", "solver": "paper", "max_iter": 20, "tol": 0.0}
             how |= {"spread_strength": 0.0, "mass_strength": 0.0}
         else:
             spread = 0.1 if self.spread_strength is None else self.spread_strength
             how |= {"spread_strength": spread, "max_iter": 1000}
         model = DecorrelationWeights(**how).fit(X, sample_weight=a)
         self.decorrelation_, self.weights_ = model, model.weights_
-        self.imbalance_, self.imbalance_start_ = model.imbalance_, model.imbalance_start_
+        self.imbalance_, self.initial_imbalance_ = model.imbalance_, model.initial_imbalance_
         self.effective_sample_size_ = model.effective_sample_size_
         self._columns = np.arange(X.shape[1])
-        if suspects is not None and self.cluster_on == "rest":
+        if suspects is not None and self.cluster_on == "non_suspects":
             self._columns = np.delete(self._columns, suspects)
         return a * model.weights_  # under "paper" a is 0 or 1, and weights_ 0 with it
 
@@ -174,7 +174,7 @@ class RegressOutKMeans(_KMeansFromStart):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_word("predict_on", self.predict_on, ("corrected", "raw"))
+        check_option("predict_on", self.predict_on, ("corrected", "raw"))
         if self.suspects is None:
             raise ValueError("suspects=None should name the columns to regress out")
 

@@ -21,11 +21,11 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import _kmeans
-from .._base import whole_or_not_at_all
-from .._data.columns import as_frame, columns_of
-from .._data.tiled import as_rows
-from .._kmeans import Distance, check_start, start_clusters
-from .._preprocessing import describe_columns
+from .._base import rollback_on_error
+from .._data.columns import as_frame, frame_columns
+from .._data.tiled import as_tiled
+from .._kmeans import Distance, check_init, init_clusters
+from .._preprocessing import column_stats
 from .._validation import check_number, check_weights, find_columns
 
 
@@ -100,7 +100,7 @@ class _KMeansFromStart(
         -------
         self
         """
-        with whole_or_not_at_all(self):
+        with rollback_on_error(self):
             return self._fit(X, sample_weight)
 
     def _fit(self, X: Any, sample_weight: Any):
@@ -120,26 +120,26 @@ class _KMeansFromStart(
         if present < K:
             of_weight = " of positive weight" if present < n else ""
             raise ValueError(f"n_clusters={K} should be <= n_samples={present}{of_weight}")
-        init = check_start(self.init, n, K, d)
+        init = check_init(self.init, n, K, d)
         # As DCKM draws: one seed for each start, the last one for everything else.
         n_init = self.n_init if isinstance(init, str) and init != "principal" else 1
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=n_init + 1)
-        everything = as_rows(_with_short_indices(X), 1)
+        everything = as_tiled(_with_short_indices(X), 1)
         w = self._learn(everything.X, a, int(seeds[-1]))
         if isinstance(init, str) and init == "principal":
             # Before the space is changed: one partition for all methods. (And whitened data have
             # no first component.)
             columns = np.arange(d) if self._start_on_all else self._columns
-            init = _kmeans.start_principal(everything, Distance(columns), a, K)
+            init = _kmeans.init_principal(everything, Distance(columns), a, K)
         elif not isinstance(init, str) and init.ndim == 2:
             init = self._to_space(init.astype(X.dtype)).astype(np.float64)
-        rows = as_rows(self._to_space(everything.X), 1)
+        rows = as_tiled(self._to_space(everything.X), 1)
         distance = Distance(np.arange(rows.d))
         C, self.n_iter_ = self._best_of_starts(rows, distance, a, w, init, seeds[:-1])
         self._centres = C
         self.labels_, e, _ = _kmeans.label(rows, distance, C)
         self.inertia_ = float(w @ e)
-        means = _kmeans.start_from_labels(everything, Distance(np.arange(d)), w, self.labels_, K)
+        means = _kmeans.init_from_labels(everything, Distance(np.arange(d)), w, self.labels_, K)
         self.cluster_centers_ = self._centres_of(C, means).astype(X.dtype)
         found = np.unique(self.labels_[w > 0]).size
         if found < K:
@@ -176,17 +176,17 @@ class _KMeansFromStart(
             used, weight = rows.X[counted], w[counted]
         if np.ptp(weight) > 0:
             # scikit-learn's tol is a share of the unweighted variance.
-            part = as_rows(used, 1)
-            plain = (describe_columns(part, np.ones(part.n)).sd ** 2).sum()
-            weighted = (describe_columns(part, weight).sd ** 2).sum()
+            part = as_tiled(used, 1)
+            plain = (column_stats(part, np.ones(part.n)).sd ** 2).sum()
+            weighted = (column_stats(part, weight).sd ** 2).sum()
             tol = tol * weighted / plain if plain > 0 else tol
         is_partition = init == "partition" if isinstance(init, str) else init.ndim == 1
         best = None
         for seed in seeds:
-            start = start_clusters(rows, distance, a, K, init, np.random.RandomState(seed))
+            start = init_clusters(rows, distance, a, K, init, np.random.RandomState(seed))
             C = start.C
             if is_partition and w is not a:
-                C = _kmeans.start_from_labels(rows, distance, w, start.labels, K)
+                C = _kmeans.init_from_labels(rows, distance, w, start.labels, K)
             model = KMeans(
                 K, init=C.astype(rows.dtype), n_init=1, max_iter=int(self.max_iter), tol=float(tol)
             )
@@ -202,7 +202,7 @@ class _KMeansFromStart(
         X = validate_data(
             self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
         )
-        rows = as_rows(self._new_to_space(as_rows(X, 1).X), 1)
+        rows = as_tiled(self._new_to_space(as_tiled(X, 1).X), 1)
         return rows, Distance(np.arange(rows.d))
 
     def predict(self, X):
@@ -232,7 +232,7 @@ def refuse_text(X: Any) -> None:
     frame = as_frame(X)
     if frame is None:
         return
-    for name, column in columns_of(frame).items():
+    for name, column in frame_columns(frame).items():
         kind = column.dtype
         if not (kind.is_numeric() or kind in (nw.Boolean, nw.Object, nw.Unknown)):
             raise ValueError(

@@ -16,8 +16,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from .._arrays import add_up
-from .._data.tiled import as_rows
-from .._preprocessing import describe_columns
+from .._data.tiled import as_tiled
+from .._preprocessing import column_stats
 from .._validation import check_number
 from ._base import _KMeansFromStart
 
@@ -219,8 +219,8 @@ class DropKMeans(_KMeansFromStart):
         check_number("threshold", self.threshold, low=0, high=1)
 
     def _learn(self, X: Any, a: np.ndarray, seed: int) -> np.ndarray:
-        rows = as_rows(X, 1)
-        about = describe_columns(rows, a)
+        rows = as_tiled(X, 1)
+        about = column_stats(rows, a)
         per_sd = np.divide(1.0, about.sd, out=np.zeros(rows.d), where=about.sd > 0)
 
         def products(tile: np.ndarray, a_: np.ndarray) -> tuple:

@@ -1,6 +1,6 @@
 """The command line: `unskew VERB ...`, also `python -m unskew VERB ...`.
 
-Exit codes: 0 done; 1 done, but a check that was asked for failed (--fail-on, --min-effective-size);
+Exit codes: 0 done; 1 done, but a check that was asked for failed (--fail-on, --min-effective-sample-size);
 2 bad usage or input, with one line that names file, column and rule; 130 stopped by Ctrl-C.
 """
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._data import sources
 from .._data.sources import NpyFile, ParquetReader, check_cache
-from .._data.tiled import cut
+from .._data.tiled import split_range
 from .._io import READS, FileError, check_options, index_columns, need
 from ._options import Reading
 
@@ -48,7 +48,9 @@ class BlockTable:
     def is_decoded_often(self, n_columns: int) -> bool:
         """Whether encoded blocks can wait for the next pass neither in memory nor on disk."""
         return (
-            self.is_frame and self.cache is None and 4 * len(self) * n_columns > sources.HELD_BYTES
+            self.is_frame
+            and self.cache is None
+            and 4 * len(self) * n_columns > sources.CACHED_BYTES
         )
 
     def place(self, row: int) -> str:
@@ -78,7 +80,7 @@ class SomeColumns:
     def __init__(self, matrix: NpyFile, which: list[int]):
         self.matrix, self.which, self.name = matrix, which, matrix.name
         n, d = matrix.shape
-        self.bounds = cut(0, n, max(1, BLOCK // max(1, d * matrix.dtype.itemsize)))
+        self.bounds = split_range(0, n, max(1, BLOCK // max(1, d * matrix.dtype.itemsize)))
         self.n_blocks = len(self.bounds)
         self.sizes = [stop - start for start, stop in self.bounds]
 

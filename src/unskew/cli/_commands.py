@@ -198,7 +198,7 @@ def predict(
             elif place is not None:
                 raise FileError(f"{model}: has weights only and no clusters; use --weights")
             if weights.weights is not None:
-                learned = estimator.weights_for(X)
+                learned = estimator.predict_weights(X)
         if place is not None:
             run.write("--labels", place, _table(place, ids, cluster=found))
         if weights.weights is not None:
@@ -301,7 +301,7 @@ def _parameters(
         "tol": strengths.tol,
     }
     return {name: value for name, value in asked.items() if value is not None} | {
-        "min_effective_size": strengths.effective_size_floor,
+        "min_effective_sample_size": strengths.effective_size_floor,
         "margins": read_margins(study, strengths.margin),
         "encoder": make_encoder(study, coding),
         "n_bins": strengths.bins,
@@ -363,16 +363,16 @@ def _diagnose(run: Run, study: Study, estimator: Any, report: Report, checks: Ch
 
 
 def _check_checks(checks: Checks) -> None:
-    share = checks.min_effective_size
+    share = checks.min_effective_sample_size
     if share is not None and not 0 < share <= 1:
-        raise FileError(f"--min-effective-size {share:g} should be in (0, 1]")
+        raise FileError(f"--min-effective-sample-size {share:g} should be in (0, 1]")
 
 
 def _failed(estimator: Any, found: Any, checks: Checks) -> list[str]:
     failed = []
-    share, size = checks.min_effective_size, estimator.effective_sample_size_
+    share, size = checks.min_effective_sample_size, estimator.effective_sample_size_
     if share is not None and size < share:
-        failed.append(f"effective size {size:.3g} is below --min-effective-size {share:g}")
+        failed.append(f"effective size {size:.3g} is below --min-effective-sample-size {share:g}")
     if checks.fail_on is not None:
         bad = {"harmed": ("harmed",), "no-effect": ("harmed", "no effect")}[checks.fail_on.value]
         if found.verdict.word in bad:

@@ -243,7 +243,7 @@ FLAGS = {
     "n_bins": "--bins",
     "n_threads": "--threads",
     "random_state": "--seed",
-    "min_effective_size": "--effective-size-floor",
+    "min_effective_sample_size": "--effective-size-floor",
     "margins": "--margin",
     "suspects": "--suspect",
     "sample_weight": "--weight-column",

@@ -91,14 +91,14 @@ def judge_methods(data: Any, seed: int) -> tuple[dict[str, tuple], Any, Any]:
 
     from .. import DCKM
     from ..baselines import RegressOutKMeans
-    from ..metrics import adjusted_rand_index
+    from ..metrics import adjusted_rand_score
 
     rest = np.r_[data.core, data.footprint]
 
     def judge(fitted: Any, X: Any, X_population: Any, y: Any = data.y) -> tuple:
         return (
-            float(adjusted_rand_index(data.y_population, fitted.predict(X_population))),
-            float(adjusted_rand_index(y, fitted.predict(X))),
+            float(adjusted_rand_score(data.y_population, fitted.predict(X_population))),
+            float(adjusted_rand_score(y, fitted.predict(X))),
             None,
             None,
         )
@@ -122,13 +122,13 @@ def judge_methods(data: Any, seed: int) -> tuple[dict[str, tuple], Any, Any]:
     found["unskew, site named"] = (
         *judge(model, frame, population)[:2],
         float(model.effective_sample_size_),
-        float(model.imbalance_ / model.imbalance_start_),
+        float(model.imbalance_ / model.initial_imbalance_),
     )
     both = DCKM(KINDS, suspects=["site"], adjust="both", random_state=seed).fit(frame)
     found["unskew, its effects modelled too"] = (
         *judge(both, frame, population)[:2],
         float(both.effective_sample_size_),
-        float(both.imbalance_ / both.imbalance_start_),
+        float(both.imbalance_ / both.initial_imbalance_),
     )
     found["k-means on unbiased data (ceiling)"] = judge(
         plain.fit(data.X_unbiased[:, rest]),

@@ -25,7 +25,7 @@ class Init(StrEnum):
 
 
 class ClusterOn(StrEnum):
-    rest = "rest"
+    non_suspects = "non_suspects"
     all = "all"
 
 
@@ -305,10 +305,10 @@ class Starts:
         ClusterOn,
         Option(
             metavar="WORD",
-            help="Whether suspects count in the distance: rest = no, all = yes.",
+            help="Whether suspects count in the distance: non_suspects = no, all = yes.",
             rich_help_panel="Method",
         ),
-    ] = ClusterOn.rest
+    ] = ClusterOn.non_suspects
     adjust: Annotated[
         Adjust,
         Option(
@@ -362,7 +362,7 @@ class Checkpoint:
 class Checks:
     """When a run that went through is a failure."""
 
-    min_effective_size: Annotated[
+    min_effective_sample_size: Annotated[
         float | None,
         Option(
             metavar="SHARE",

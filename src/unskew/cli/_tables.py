@@ -68,7 +68,7 @@ def fitted(estimator: Any, seconds: float) -> dict[str, Any]:
     result = {
         "effective_size": estimator.effective_sample_size_,
         "kish_size": estimator.kish_size_,
-        "imbalance_before": estimator.imbalance_start_,
+        "imbalance_before": estimator.initial_imbalance_,
         "imbalance_after": estimator.imbalance_,
         "objective": estimator.objective_,
         "iterations": estimator.n_iter_,
@@ -154,7 +154,7 @@ def fit_summary(
         f"{estimator.effective_sample_size_:.2f} "
         f"({len(study):,} rows count as {estimator.kish_size_:,.0f})",
     )
-    before, after = estimator.imbalance_start_, estimator.imbalance_
+    before, after = estimator.initial_imbalance_, estimator.imbalance_
     left = f" ({after / before:.0%} left)" if before > 0 else ""
     grid.add_row("imbalance", f"{before:.4g} -> {after:.4g}{left}")
     grid.add_row("fit", f"{estimator.status_}, {estimator.n_iter_} iterations, {seconds:.1f} s")
@@ -197,7 +197,7 @@ def _effects_are_left(study: Study, estimator: Any) -> bool:
     if not study.suspects or getattr(estimator, "adjust", None) != "weights":
         return False
     dense = not hasattr(study.X, "tocsr")  # effects would make a sparse matrix dense
-    return dense and estimator.imbalance_ > MUCH_LEFT * estimator.imbalance_start_ > 0
+    return dense and estimator.imbalance_ > MUCH_LEFT * estimator.initial_imbalance_ > 0
 
 
 def _candidates(choice: Any) -> Table:

@@ -17,13 +17,19 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _kmeans, _solver, _terms
-from .._base import TO_THE_CALLER, row_weights_of, spoken, whole_or_not_at_all, with_callbacks
+from .._base import (
+    FIT_STACKLEVEL,
+    rollback_on_error,
+    verbose_logging,
+    weight_model_of,
+    with_callbacks,
+)
 from .._data.sources import Blocks
-from .._data.tiled import Rows
-from .._kmeans import check_start, start_clusters
-from .._preprocessing import Encoded
-from .._validation import check_number, check_word
-from .._weight_model import RowWeights
+from .._data.tiled import TiledMatrix
+from .._kmeans import check_init, init_clusters
+from .._preprocessing import Design
+from .._validation import check_number, check_option
+from .._weight_model import WeightModel
 from ..dckm import DCKM
 from . import _voting
 from ._model_selection import choose_k, choose_strengths
@@ -48,7 +54,7 @@ class Run:
 
     centres: np.ndarray
     chosen: np.ndarray
-    row_weights: RowWeights | None
+    weight_model: WeightModel | None
     factor: float
     balance_strength: float
     objective: float
@@ -90,7 +96,7 @@ class ConsensusDCKM(DCKM):
         says how much was noted, not what. None for all others, for tables, and where effects are
         taken out.
     adjust : {"auto", "weights", "effects", "both"}, default="auto"
-        As in DCKM. "auto": "both" where suspects are named (X not sparse, scale and solver the
+        As in DCKM. "auto": "both" where suspects are named (X not sparse, objective and solver the
         usual ones), else "weights".
     n_init : int, default=1
         Starts of each run, of which the lowest objective is kept; with effects, as in DCKM.
@@ -102,8 +108,8 @@ class ConsensusDCKM(DCKM):
     n_jobs : int or None
         Processes over runs, None for one (threads then go over tiles of rows); the same bits for
         any number. One where X is a reader of blocks.
-    spread_strength, mass_strength, scale, solver, suspects, cluster_on, column_scale,
-    effect_degree, effect_ridge, init, max_iter, min_effective_size, margins, margin_strength,
+    spread_strength, mass_strength, objective, solver, suspects, cluster_on, column_scale,
+    effect_degree, effect_ridge, init, max_iter, min_effective_sample_size, margins, margin_strength,
     encoder, n_bins, n_threads, random_state, verbose
         As in DCKM.
 
@@ -158,10 +164,10 @@ class ConsensusDCKM(DCKM):
         balance_strength=None,
         spread_strength=None,
         mass_strength=None,
-        scale="relative",
+        objective="normalized",
         solver="descent",
         suspects=None,
-        cluster_on="rest",
+        cluster_on="non_suspects",
         column_scale=None,
         row_scale="auto",
         adjust="auto",
@@ -172,7 +178,7 @@ class ConsensusDCKM(DCKM):
         max_samples=100_000,
         max_iter=100,
         tol=1e-3,
-        min_effective_size=None,
+        min_effective_sample_size=None,
         margins=None,
         margin_strength=100.0,
         encoder=None,
@@ -187,7 +193,7 @@ class ConsensusDCKM(DCKM):
         self.balance_strength = balance_strength
         self.spread_strength = spread_strength
         self.mass_strength = mass_strength
-        self.scale = scale
+        self.objective = objective
         self.solver = solver
         self.suspects = suspects
         self.cluster_on = cluster_on
@@ -201,7 +207,7 @@ class ConsensusDCKM(DCKM):
         self.max_samples = max_samples
         self.max_iter = max_iter
         self.tol = tol
-        self.min_effective_size = min_effective_size
+        self.min_effective_sample_size = min_effective_sample_size
         self.margins = margins
         self.margin_strength = margin_strength
         self.encoder = encoder
@@ -217,8 +223,8 @@ class ConsensusDCKM(DCKM):
 
     def _check_own(self, sparse: bool) -> None:
         check_number("n_runs", self.n_runs, numbers.Integral, low=1)
-        check_word("adjust", self.adjust, ("auto", "weights", "effects", "both"))
-        check_word("row_scale", self.row_scale, ("auto", None, "unit"))
+        check_option("adjust", self.adjust, ("auto", "weights", "effects", "both"))
+        check_option("row_scale", self.row_scale, ("auto", None, "unit"))
         if self.max_samples is not None:
             if isinstance(self.max_samples, numbers.Integral):
                 check_number("max_samples", self.max_samples, numbers.Integral, low=1)
@@ -246,7 +252,11 @@ class ConsensusDCKM(DCKM):
         """ "effects", "both" or None, as ``adjust`` asks for."""
         if self.adjust != "auto":
             return None if self.adjust == "weights" else self.adjust
-        usual = self.scale == "relative" and self.solver == "descent" and self.column_scale is None
+        usual = (
+            self.objective == "normalized"
+            and self.solver == "descent"
+            and self.column_scale is None
+        )
         usual = usual and self.row_scale != "unit"
         return "both" if self.suspects is not None and usual and not sparse else None
 
@@ -281,12 +291,12 @@ class ConsensusDCKM(DCKM):
         """
         # Whatever is warned of, at whatever depth, is said where fit was called.
         remember = warnings.catch_warnings(record=True)
-        with whole_or_not_at_all(self), spoken(self.verbose), remember as told:
+        with rollback_on_error(self), verbose_logging(self.verbose), remember as unknowns:
             warnings.simplefilter("always")
             self._fit(X, sample_weight)
-        for each in told:
+        for each in unknowns:
             if issubclass(each.category, UserWarning):
-                warnings.warn(each.message, each.category, stacklevel=TO_THE_CALLER - 1)
+                warnings.warn(each.message, each.category, stacklevel=FIT_STACKLEVEL - 1)
             else:
                 warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
         return self
@@ -300,26 +310,26 @@ class ConsensusDCKM(DCKM):
             inner = self._inner(strength, self._adjusts(sparse))
             inner._check_parameters()
         inner = self._inner(strengths[0], self._adjusts(sparse))
-        encoded = inner._at_the_door(X, sample_weight, self.cluster_on)
-        K, present = self._K, int((encoded.a > 0).sum())
+        design = inner._prepare(X, sample_weight, self.cluster_on)
+        K, present = self._K, int((design.a > 0).sum())
         if present < K:
             raise ValueError(f"n_clusters={K} should be <= n_samples={present}")
-        size = self._size(encoded.rows.n)
+        size = self._size(design.rows.n)
         if size < K:
             raise ValueError(
                 f"max_samples={self.max_samples!r} lets a run see {size} rows; it should see "
                 f"n_clusters={K} at least"
             )
-        init = check_start(self.init, encoded.rows.n, K, encoded.rows.d)
+        init = check_init(self.init, design.rows.n, K, design.rows.d)
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=self.n_runs + 1)
         context = None
         if hasattr(self, "_init_callback_context"):
             context = self._init_callback_context(max_subtasks=self.n_runs)
             context.call_on_fit_task_begin(estimator=self, X=X)
         if inner.adjust == "weights":
-            self._fit_runs(inner, encoded, init, seeds, strengths, context)
+            self._fit_runs(inner, design, init, seeds, strengths, context)
         else:
-            self._fit_around_effects(inner, encoded, init, seeds, context)
+            self._fit_around_effects(inner, design, init, seeds, context)
         if context is not None:
             context.call_on_fit_task_end(estimator=self, X=X)
 
@@ -346,19 +356,19 @@ class ConsensusDCKM(DCKM):
     # Each run its own weights
 
     def _fit_runs(
-        self, inner: DCKM, encoded: Encoded, init: Any, seeds: Any, strengths: list, context: Any
+        self, inner: DCKM, design: Design, init: Any, seeds: Any, strengths: list, context: Any
     ) -> None:
-        size = self._size(encoded.rows.n)
+        size = self._size(design.rows.n)
         at = [strengths[r % len(strengths)] for r in range(self.n_runs)]
-        n_jobs, rows = self._workers(encoded)
+        n_jobs, rows = self._workers(design)
         inner.set_params(n_threads=1 if n_jobs > 1 else self.n_threads)
-        alone = encoded._replace(rows=rows)
+        alone = design._replace(rows=rows)
         found = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
             joblib.delayed(one_run)(inner, alone, init, seed, strength, size)
             for seed, strength in zip(seeds[:-1], at)
         )
         runs, labels, history = [], [], []
-        w = np.zeros(encoded.rows.n)
+        w = np.zeros(design.rows.n)
         for r, (run, labels_r, w_r, history_r) in enumerate(found):
             runs.append(run)
             labels.append(labels_r)
@@ -371,12 +381,12 @@ class ConsensusDCKM(DCKM):
                     r + 1, self.n_runs, run.objective, run.n_iter, run.status,
                 )  # fmt: skip
         w /= self.n_runs
-        posed = inner._make_problem(encoded, encoded.distance, seeds[-1])
+        fit_problem = inner._make_problem(design, design.distance, seeds[-1])
         best = min(range(self.n_runs), key=lambda r: runs[r].objective)
-        self._put_together(inner, encoded, np.stack(labels), w, posed, runs, history[best])
+        self._put_together(inner, design, np.stack(labels), w, fit_problem, runs, history[best])
         self._r2 = None
-        if all(run.row_weights is not None for run in runs):
-            self._learn_r2(encoded, w)
+        if all(run.weight_model is not None for run in runs):
+            self._learn_r2(design, w)
         unfinished = sum(run.status not in ("converged", "max_iter (paper)") for run in runs)
         if unfinished:
             warnings.warn(
@@ -386,12 +396,12 @@ class ConsensusDCKM(DCKM):
                 stacklevel=2,
             )
 
-    def _workers(self, encoded: Encoded) -> tuple[int, Any]:
+    def _workers(self, design: Design) -> tuple[int, Any]:
         """Number of processes over runs, and the rows as each of them has them."""
         n_jobs = joblib.effective_n_jobs(self.n_jobs)
-        if not encoded.rows.resident and isinstance(encoded.rows.X, Blocks):
+        if not design.rows.in_memory and isinstance(design.rows.X, Blocks):
             n_jobs = 1  # a reader of blocks holds locks and cannot be sent to another process
-        return n_jobs, _with_threads(encoded.rows, 1 if n_jobs > 1 else self.n_threads)
+        return n_jobs, _with_threads(design.rows, 1 if n_jobs > 1 else self.n_threads)
 
     def _note_run(self, context: Any) -> None:
         """Tell callbacks that a run is done."""
@@ -400,11 +410,11 @@ class ConsensusDCKM(DCKM):
             sub.call_on_fit_task_begin(estimator=self)
             sub.call_on_fit_task_end(estimator=self)
 
-    def _learn_r2(self, encoded: Encoded, w: np.ndarray) -> None:
+    def _learn_r2(self, design: Design, w: np.ndarray) -> None:
         """How well the mean of the runs' functions gives back the mean of their weights."""
-        rows, a = encoded.rows, encoded.a
+        rows, a = design.rows, design.a
         with rows.threads():
-            again = a * self._mean_row_weights(rows, self._distance)
+            again = a * self._mean_weights(rows, self._distance)
         middle = float(w.sum() / a.sum())
         total = float(((w - a * middle) ** 2).sum())
         left = float(((w - again) ** 2).sum())
@@ -414,17 +424,17 @@ class ConsensusDCKM(DCKM):
     # Effects and weights learned once
 
     def _fit_around_effects(
-        self, inner: DCKM, encoded: Encoded, init: Any, seeds: Any, context: Any
+        self, inner: DCKM, design: Design, init: Any, seeds: Any, context: Any
     ) -> None:
         starts = check_random_state(seeds[-1]).randint(2**31 - 1, size=self.n_init + 1)
         if self.verbose:
             logger.info("learning effects of suspects and weights, then %d runs", self.n_runs)
-        with encoded.rows.threads():
-            inner._fit_effects(encoded, init, starts, None)
-        self.starts_ = inner.starts_
+        with design.rows.threads():
+            inner._fit_effects(design, init, starts, None)
+        self.candidates_ = inner.candidates_
         w, distance, K = inner.combined_weights_, inner._distance, self._K
-        size, present = self._size(encoded.rows.n), np.flatnonzero(encoded.a > 0)
-        n_jobs, rows = self._workers(encoded)
+        size, present = self._size(design.rows.n), np.flatnonzero(design.a > 0)
+        n_jobs, rows = self._workers(design)
         found = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
             joblib.delayed(one_kmeans)(rows, distance, w, present, K, init, self.n_init, size, seed)
             for seed in seeds[:-1]
@@ -445,41 +455,41 @@ class ConsensusDCKM(DCKM):
             self._note_run(context)
         labels = np.stack([end.labels for end in ends])
         self._put_together(
-            inner, encoded._replace(distance=distance), labels, w, None, runs, inner.history_
+            inner, design._replace(distance=distance), labels, w, None, runs, inner.history_
         )
-        self._r2 = None if inner._row_weights is None else inner._row_weights.r2
+        self._r2 = None if inner._weight_model is None else inner._weight_model.r2
 
     # ----------------------------------------------------------------------------------------
 
-    def _put_together(self, inner, encoded, labels, w, posed, runs, history) -> None:
-        rows, distance, K, a = encoded.rows, encoded.distance, self._K, encoded.a
+    def _put_together(self, inner, design, labels, w, fit_problem, runs, history) -> None:
+        rows, distance, K, a = design.rows, design.distance, self._K, design.a
         explained = _explained(rows, distance, w, K)
         voters, votes, own, confidence = _voting.elect(labels, K, a, explained)
         if voters.size < len(runs):
             logger.info("the runs ended in different optima: the best %d of %d vote",
                         voters.size, len(runs))  # fmt: skip
         with rows.threads():
-            clusters = start_clusters(rows, distance, w, K, own, None)
+            clusters = init_clusters(rows, distance, w, K, own, None)
             status = "converged" if all(r.status == "converged" for r in runs) else "max_iter"
             n_iter = max(run.n_iter for run in runs)
-            if posed is not None:
-                J = posed.problem.value(w, clusters.e)
+            if fit_problem is not None:
+                J = fit_problem.problem.value(w, clusters.e)
                 solution = _solver.Solution(w, clusters, J, history, n_iter, "converged")
-                inner._store(posed, solution)
+                inner._store(fit_problem, solution)
                 inner.status_ = inner.status_.replace("converged", status, 1)
             else:
                 solution = _solver.Solution(
                     w, clusters, inner.objective_, history, n_iter, "converged"
                 )
-            inner._store_clusters(encoded, solution)
+            inner._store_clusters(design, solution)
         given = self.get_params(deep=False)
-        for name in ("feature_names_in_", "starts_"):  # of an earlier fit
+        for name in ("feature_names_in_", "candidates_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         for name, value in vars(inner).items():
             if name not in given and name not in FIXED:
                 setattr(self, name, value)
         self._votes, self._voters, self._runs = votes, voters, runs
-        self._shared_row_weights = posed is None
+        self._shared_row_weights = fit_problem is None
         self.labels_, self.confidence_ = own, confidence
         self.stability_ = _voting.stability(labels, a)
         self.runs_ = [
@@ -496,10 +506,10 @@ class ConsensusDCKM(DCKM):
         ]
         self.n_iter_ = n_iter
 
-    def _labels_of_voters(self, X: Any, told: list) -> np.ndarray:
-        rows, distance, _ = self._new_rows(X, told)
+    def _labels_of_voters(self, X: Any, unknowns: list) -> np.ndarray:
+        rows, distance, _ = self._new_rows(X, unknowns)
         shift = 0.0
-        if rows.sparse and self._shift is not None and distance.form is None:
+        if rows.sparse and self._shift is not None and distance.scaling is None:
             shift = self._shift[distance.columns]
         out = np.empty((self._voters.size, rows.n), dtype=np.int32)
         with rows.threads():
@@ -510,29 +520,33 @@ class ConsensusDCKM(DCKM):
 
     def predict(self, X):
         """The cluster of each row by the vote of the runs. Returns labels (n,)."""
-        return self._answer(X, lambda X, told: self._votes.of(self._labels_of_voters(X, told))[0])
+        return self._apply_to_new(
+            X, lambda X, unknowns: self._votes.of(self._labels_of_voters(X, unknowns))[0]
+        )
 
     def confidence(self, X):
         """Mean share of the voting runs that put each row together with its cluster's members."""
-        return self._answer(X, lambda X, told: self._votes.of(self._labels_of_voters(X, told))[1])
+        return self._apply_to_new(
+            X, lambda X, unknowns: self._votes.of(self._labels_of_voters(X, unknowns))[1]
+        )
 
-    def _mean_row_weights(self, rows: Any, distance: Any) -> np.ndarray:
+    def _mean_weights(self, rows: Any, distance: Any) -> np.ndarray:
         total = np.zeros(rows.n)
         for run in self._runs:
             e = _kmeans.label(rows, distance, run.centres[run.chosen]).e
-            total += run.factor * run.row_weights.of(rows, e)
+            total += run.factor * run.weight_model.predict(rows, e)
         return total / len(self._runs)
 
-    def _weights_of_new(self, X: Any, told: list) -> np.ndarray:
+    def _weights_of_new(self, X: Any, unknowns: list) -> np.ndarray:
         if self._shared_row_weights:
-            return super()._weights_of_new(X, told)
-        rows, distance, _ = self._new_rows(X, told)
+            return super()._weights_of_new(X, unknowns)
+        rows, distance, _ = self._new_rows(X, unknowns)
         with rows.threads():
-            return self._mean_row_weights(rows, distance)
+            return self._mean_weights(rows, distance)
 
     @property
-    def weights_for_r2_(self):
-        """How well ``weights_for`` gives back ``weights_`` on the rows of the fit, at best 1."""
+    def _weights_r2(self):
+        """How well ``predict_weights`` gives back ``weights_`` on the rows of the fit, at best 1."""
         check_is_fitted(self)
         return self._r2
 
@@ -545,39 +559,39 @@ class _Inner(DCKM):
 _Inner.__name__ = ConsensusDCKM.__name__
 
 
-def one_run(inner: DCKM, encoded: Encoded, init: Any, seed: int, strength: Any, size: int) -> tuple:
+def one_run(inner: DCKM, design: Design, init: Any, seed: int, strength: Any, size: int) -> tuple:
     """A run, the labels and weights it gives all rows, and its history."""
     inner = copy(inner)
     inner.balance_strength = strength
     rng = np.random.RandomState(seed)
-    n, whole = encoded.rows.n, encoded
-    rows = encoded.rows
+    n, whole = design.rows.n, design
+    rows = design.rows
     if size < n:
-        present = np.flatnonzero(encoded.a > 0)
+        present = np.flatnonzero(design.a > 0)
         which = np.sort(rng.choice(present, size=min(size, present.size), replace=False))
-        encoded = encoded._replace(rows=_some_rows(rows, which), a=encoded.a[which])
+        design = design._replace(rows=_some_rows(rows, which), a=design.a[which])
         if not isinstance(init, str) and init.ndim == 1:
             init = init[which]
     seeds = rng.randint(2**31 - 1, size=inner.n_init + 1)
-    with encoded.rows.threads(), rows.threads():
-        posed, best = inner._fit_weights(encoded, init, None, None, None, seeds)
-        problem, clusters = posed.problem, best.clusters
-        row_weights, factor = None, 1.0
+    with design.rows.threads(), rows.threads():
+        fit_problem, best = inner._fit_weights(design, init, None, None, None, seeds)
+        problem, clusters = fit_problem.problem, best.clusters
+        weight_model, factor = None, 1.0
         if inner.solver == "descent":
-            row_weights = row_weights_of(posed, best.w, clusters.e)
+            weight_model = weight_model_of(fit_problem, best.w, clusters.e)
         labels, w = clusters.labels, best.w
         paper = inner.solver == "paper"
         chosen = np.unique(labels) if paper else np.arange(inner.n_clusters)
         if size < n:
-            near = _kmeans.label(rows, encoded.distance, clusters.C[chosen])
+            near = _kmeans.label(rows, design.distance, clusters.C[chosen])
             labels = chosen[near.labels].astype(np.int32)
-            if row_weights is None:
+            if weight_model is None:
                 raise ValueError(
                     f"max_samples={size} leaves rows whose weights have to follow from those of "
                     "the run; solver='paper' and spread_strength=0 do not give any: use None"
                 )
-            w = whole.a * row_weights.of(rows, near.e)
-            factor = problem.total / problem.N * whole.a.sum() / max(w.sum(), 1e-300)
+            w = whole.a * weight_model.predict(rows, near.e)
+            factor = problem.weight_sum / problem.design_sum * whole.a.sum() / max(w.sum(), 1e-300)
             w *= factor
     status = best.status
     if paper and status == "max_iter":
@@ -585,13 +599,13 @@ def one_run(inner: DCKM, encoded: Encoded, init: Any, seed: int, strength: Any, 
     run = Run(
         clusters.C,
         chosen.astype(np.int32),
-        row_weights,
+        weight_model,
         float(factor),
         inner._strengths()[0],
         best.objective,
         best.n_iter,
         status,
-        _terms.effective_share(best.w, problem.inverse_a, problem.N),
+        _terms.effective_share(best.w, problem.inverse_a, problem.design_sum),
         float(problem.balance.report(best.w)) if problem.balance is not None else 0.0,
     )
     return run, labels, w, best.history
@@ -606,7 +620,7 @@ def one_kmeans(rows, distance, w, present, K, init, n_init, size, seed) -> tuple
         drawn = rng.choice(present, size=min(size, present.size), replace=False)
         own[drawn] = w[drawn]
     with rows.threads():
-        begins = (start_clusters(rows, distance, own, K, init, rng) for _ in range(n_init))
+        begins = (init_clusters(rows, distance, own, K, init, rng) for _ in range(n_init))
         ends = [_kmeans.lloyd(rows, distance, own, begin) for begin in begins]
     return min(ends, key=lambda end: float(own @ end[0].e))
 
@@ -620,28 +634,28 @@ def _explained(rows: Any, distance: Any, w: np.ndarray, K: int) -> Callable[[np.
 
     def left(labels: np.ndarray, K: int) -> float:
         with few.threads():
-            return float(w @ start_clusters(few, distance, w, K, labels, None).e)
+            return float(w @ init_clusters(few, distance, w, K, labels, None).e)
 
     total = left(np.zeros(some.size, dtype=np.int32), 1)
     return lambda labels: 1.0 - left(labels[some], K) / total if total > 0 else 0.0
 
 
-def _some_rows(rows: Any, which: np.ndarray) -> Rows:
-    if rows.resident:
-        return Rows(rows.X[which], shift=rows.shift, n_threads=rows.n_threads)
+def _some_rows(rows: Any, which: np.ndarray) -> TiledMatrix:
+    if rows.in_memory:
+        return TiledMatrix(rows.X[which], shift=rows.shift, n_threads=rows.n_threads)
     out = np.empty((which.size, rows.d), dtype=rows.dtype)
     at = 0
     for (start, stop), tile in zip(rows.bounds, rows.map(lambda tile: tile)):
         own = which[(which >= start) & (which < stop)] - start
         out[at : at + own.size] = tile[own]
         at += own.size
-    return Rows(out, n_threads=rows.n_threads)  # tiles are shifted already
+    return TiledMatrix(out, n_threads=rows.n_threads)  # tiles are shifted already
 
 
 def _with_threads(rows: Any, n_threads: int | None) -> Any:
-    if n_threads is None or n_threads == rows.n_threads or not rows.resident:
+    if n_threads is None or n_threads == rows.n_threads or not rows.in_memory:
         return rows
-    return Rows(rows.X, shift=rows.shift, n_threads=n_threads)
+    return TiledMatrix(rows.X, shift=rows.shift, n_threads=n_threads)
 
 
 def _is_sparse(X: Any) -> bool:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from .._data.tables import TableBlocks, open_outside
-from .._validation import check_number, check_weights, check_word
-from ..metrics import silhouette
+from .._data.tables import TableBlocks, open_source
+from .._validation import check_number, check_option, check_weights
+from ..metrics import silhouette_score
 
 logger = logging.getLogger("unskew")
 
@@ -68,7 +68,7 @@ class Choice:
 
         Strengths whose silhouettes differ by less than 5 % count as equal.
         """
-        check_word("criterion", criterion, CRITERIA)
+        check_option("criterion", criterion, CRITERIA)
         scores = np.array([getattr(each, criterion) for each in self.candidates])
         slack = max(1e-12, AS_GOOD.get((self.parameter, criterion), 0.0) * scores.max())
         equals = np.flatnonzero(scores >= scores.max() - slack)
@@ -121,7 +121,7 @@ def choose_k(
     >>> choose_k(data.X, range(2, 6), suspects=data.suspects, random_state=0).chosen
     3
     """
-    check_word("criterion", criterion, ("silhouette", "stability"))
+    check_option("criterion", criterion, ("silhouette", "stability"))
     given = CLUSTERS if candidates is None else _listed("candidates", candidates)
     for k in given:
         check_number("candidates", k, numbers.Integral, low=2)
@@ -192,7 +192,7 @@ def choose_strengths(
     >>> found.chosen
     0.3
     """
-    check_word("criterion", criterion, CRITERIA)
+    check_option("criterion", criterion, CRITERIA)
     named = suspects is not None or (model is not None and model.suspects is not None)
     usual = STRENGTHS["suspects" if named else "all pairs"]
     given = usual if candidates is None else _listed("candidates", candidates)
@@ -247,12 +247,12 @@ def describe(model: Any, X: Any, value: float) -> Candidate:
     some = np.flatnonzero(w > 0)
     some = some[np.linspace(0, some.size - 1, min(SEEN, some.size)).astype(np.intp)]
     rows, distance = _as_fitted(model, X)
-    F = distance.of(rows.take(some))
+    F = distance.features(rows.take(some))
     F = np.asarray(F.toarray() if hasattr(F, "toarray") else F)
     own, weight = labels[some], w[some]
     separate = -1.0
     if 1 < np.unique(own).size < some.size:
-        separate = silhouette(F, own, sample_weight=weight, weight_kind="importance")
+        separate = silhouette_score(F, own, sample_weight=weight, weight_kind="importance")
     F = F.astype(np.float64)
     mean = np.average(F, axis=0, weights=weight)
     total = float(weight @ ((F - mean) ** 2).sum(1))
@@ -261,7 +261,7 @@ def describe(model: Any, X: Any, value: float) -> Candidate:
         inside = own == k
         middle = np.average(F[inside], axis=0, weights=weight[inside])
         between += float(weight[inside].sum() * ((middle - mean) ** 2).sum())
-    start = model.imbalance_start_
+    start = model.initial_imbalance_
     return Candidate(
         value=value,
         silhouette=float(separate),
@@ -282,14 +282,14 @@ def _listed(name: str, values: Any) -> list:
 
 
 def _rows_of(X: Any) -> int:
-    outside = open_outside(X)
+    outside = open_source(X)
     shape = getattr(X if outside is None else outside, "shape", None)
     return len(X) if shape is None else int(shape[0])
 
 
 def _as_fitted(model: Any, X: Any) -> tuple[Any, Any]:
     """Rows of the fit and the distance between them."""
-    outside = open_outside(X)
+    outside = open_source(X)
     if isinstance(outside, TableBlocks):
         rows = model._rows_of(outside.matrix(model.encoder_))
         return rows.with_shift(model._shift), model._distance

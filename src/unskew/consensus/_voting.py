@@ -19,7 +19,7 @@ import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
-from ..metrics import adjusted_rand_index
+from ..metrics import adjusted_rand_score
 
 # Up to so many rows the co-association matrix is made, for a start by average linkage.
 SMALL = 2048
@@ -151,7 +151,7 @@ def stability(labels: np.ndarray, a: np.ndarray) -> float:
     some = few_rows(labels.shape[1])
     few, weight = labels[:, some], _of_mean_one(a)[some]
     found = [
-        adjusted_rand_index(few[r], few[s], sample_weight=weight)
+        adjusted_rand_score(few[r], few[s], sample_weight=weight)
         for r in range(len(few))
         for s in range(r)
     ]

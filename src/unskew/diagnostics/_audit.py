@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._data.columns import as_frame
-from .._data.sampling import some_rows
+from .._data.sampling import sample_rows
 from ..metrics import association, kish_size
 from . import _measure
 from ._results import Audit, AuditedPair, Notice
@@ -82,7 +82,7 @@ def audit(
     >>> found.worth.word, found.notices[0].why
     ('yes', 'predicts many columns')
     """
-    some = some_rows(X, sample_weight, 0 if random_state is None else random_state)
+    some = sample_rows(X, sample_weight, 0 if random_state is None else random_state)
     notes = [] if some.chosen is None else [some.note]
     table, aside = _set_identifiers_aside(some.X)
     view = read_table(table, some.a, encoder, feature_names)
@@ -225,12 +225,12 @@ def _measure_ties(view: View, named: np.ndarray) -> Ties:
         by_chance = np.broadcast_to(_measure.size_by_chance(error**2), D.shape)
         chance += float(by_chance[counted].sum())
         count += int(counted.sum())
-        absent = _notes_of_gaps(view)[pairs.treatments.column]
-        for j in np.flatnonzero(absent):
+        missing_indicator = _notes_of_gaps(view)[pairs.treatments.column]
+        for j in np.flatnonzero(missing_indicator):
             source = int(of_j[j])
             hit = np.unique(of_k[beyond[:, j] & (of_k != source)]).size
             gaps[source] = hit / max(S - 1, 1)
-        beyond[:, absent] = False  # what a gap tells is noticed by itself
+        beyond[:, missing_indicator] = False  # what a gap tells is noticed by itself
         _, _, certain = _measure.largest_by_source(view, pairs, beyond.astype(np.float64))
         sure[np.ix_(fs, ts)] = certain > 0
     np.fill_diagonal(between, 0.0)
@@ -256,7 +256,7 @@ def _measure_ties(view: View, named: np.ndarray) -> Ties:
 
 def _notes_of_gaps(view: View) -> np.ndarray:
     """Encoded columns that say "is missing": of numbers, and of categories where it is a value."""
-    notes = view.encoded.layout.notes.copy()
+    notes = view.design.column_map.is_indicator.copy()
     if view.encoder is not None:
         for k, source in enumerate(view.sources):
             notes[k] |= view.names[k] == f"{view.source_names[source]} is missing"
@@ -331,7 +331,7 @@ def _wide_reach(view: View, ties: Ties) -> list[Notice]:
         name, reach = view.source_names[s], float(ties.reach[s])
         kind = view.kinds.get(name)
         if kind is None:
-            kind = "two-valued" if view.encoded.columns.two_valued[view.sources == s].all() else ""
+            kind = "two-valued" if view.design.stats.two_valued[view.sources == s].all() else ""
         # One of a numbered family (lab1, lab2, ...) is a measurement, whatever it is called.
         family = families[_stem(name)] >= LEAST_FAMILY
         telling = bool(TELLING & _words_of(name)) and view.encoder is not None and not family

@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from .._data.sampling import some_rows
+from .._data.sampling import sample_rows
 from ..baselines import DecorrelatedKMeans, DropKMeans, PCAKMeans
 from ..dckm import DCKM
-from ..metrics import effective_sample_size, silhouette
+from ..metrics import effective_sample_size, silhouette_score
 from . import _measure
 from ._diagnose import ALL, DROPPED, REGRESSED, describe_fit, encoded_matrix, fit_rivals, look_at
 from ._results import Comparison, MethodRow
@@ -87,7 +87,7 @@ def compare(
     if unknown:
         raise ValueError(f"methods has {unknown[0]!r}, which is not one of {list(METHODS)}")
     seed = random_state if isinstance(random_state, (int, np.integer)) else 0
-    some = some_rows(X, sample_weight, seed)
+    some = sample_rows(X, sample_weight, seed)
     X, sample_weight = some.X, None if sample_weight is None else some.a
     names = check_names(feature_names, X)
     model = DCKM(
@@ -164,7 +164,7 @@ def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -
         if "both" in wanted and dense and model.adjust == "weights":
             both = clone(model).set_params(adjust="both").fit(X, sample_weight=sample_weight)
             # Of corrected columns, as its own report has it: the view is of those as they are.
-            left = both.imbalance_ / both.imbalance_start_ if both.imbalance_start_ > 0 else 1.0
+            left = both.imbalance_ / both.initial_imbalance_ if both.initial_imbalance_ > 0 else 1.0
             fitted["both"] = (both.labels_, both.weights_, left)
     fitted["dckm"] = (model.labels_, model.weights_)
     return fitted, tuple(skipped)
@@ -198,6 +198,6 @@ def _silhouette(view: View, labels: np.ndarray) -> float | None:
     if not 2 <= count < rows.size:
         return None
     values = view.rows.take(np.sort(rows))[:, view.rest]
-    return silhouette(
+    return silhouette_score(
         values, labels[np.sort(rows)], sample_weight=view.a[np.sort(rows)], weight_kind="importance"
     )

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from .._data.sampling import Whole, some_of_model, some_rows
+from .._data.sampling import FitVectors, sample_rows, subset_model
 from .._validation import check_weights
 from ..baselines import PlainKMeans, RegressOutKMeans
 from ..dckm import DCKM
@@ -113,7 +113,7 @@ class Look(NamedTuple):
     X: Any
     sample_weight: Any
     view: View
-    whole: Whole
+    whole: FitVectors
     notes: tuple[str, ...] = ()
 
     @property
@@ -133,16 +133,16 @@ class Look(NamedTuple):
 
 def look_at(model: Any, X: Any, sample_weight: Any) -> Look:
     check_is_fitted(model, "weights_")
-    some = some_rows(X, sample_weight, _seed(model))
+    some = sample_rows(X, sample_weight, _seed(model))
     if some.n != model.weights_.size:
         raise ValueError(
             f"X has {some.n} rows but the model was fitted to {model.weights_.size}; give the rows "
             "of the fit, whose weights are looked at"
         )
-    few = some_of_model(model, some.chosen)
+    few = subset_model(model, some.chosen)
     weights = None if sample_weight is None else some.a
     view = read_fitted(few, some.X, weights)
-    whole = Whole.of(model, check_weights(sample_weight, some.n), row_names(X), some.chosen)
+    whole = FitVectors.of(model, check_weights(sample_weight, some.n), row_names(X), some.chosen)
     return Look(few, some.X, weights, view, whole, () if some.chosen is None else (some.note,))
 
 
@@ -181,7 +181,7 @@ def describe_fit(look: Look, rivals: dict[str, np.ndarray]) -> Diagnostics:
         verdict=judge(evidence),
         evidence=evidence,
         weights=_measure.describe_weights(look.whole),
-        imbalance_before=float(model.imbalance_start_),
+        imbalance_before=float(model.initial_imbalance_),
         imbalance_after=float(model.imbalance_),
         features=imbalance.features,
         pairs=imbalance.pairs,
@@ -236,8 +236,8 @@ def fit_rivals(
 def _plain_kmeans(model: Any, view: View, X: Any, sample_weight: Any, *, drop: bool) -> np.ndarray:
     """Labels of k-means from the model's starts and from the model's own groups, whichever ends
     lower: a rival that was merely stuck would flatter the model."""
-    form = view.encoded.distance.form
-    if (view.encoded.layout.absent < 0).all() and form is None:
+    form = view.design.distance.scaling
+    if (view.design.column_map.missing_indicator < 0).all() and form is None:
         starts = max(model.n_init, LEAST_STARTS)
         how = {"n_init": starts, "random_state": model.random_state, "init": model.init}
         plain = PlainKMeans(model._K, suspects=view.suspects if drop else None, **how)
@@ -401,7 +401,7 @@ def _notes(view: View, correlation: Any, projection: Any, imbalance: Any) -> tup
             f"Of {imbalance.n_pairs:,} pairs of columns, the {len(imbalance.pairs)} with the "
             "largest differences are listed."
         )
-    seen = sum(pairs.n_pairs for pairs in view.rectangles)
+    seen = sum(pairs.n_pairs for pairs in view.pair_blocks)
     if view.cut:
         notes.append(
             f"There are so many columns that differences were measured on {seen:,} pairs of "

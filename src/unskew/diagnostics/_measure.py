@@ -12,11 +12,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import randomized_svd
 
 from .. import _arrays
-from .._data.sampling import Whole
+from .._data.sampling import FitVectors
 from .._kmeans import cluster_sums
 from .._summaries import describe_clusters
 from ..metrics import (
-    adjusted_rand_index,
+    adjusted_rand_score,
     amount_of_correlation,
     association,
     design_effect,
@@ -41,7 +41,7 @@ MOST_PAIRS = 200
 MOST_IN_MAPS = 60
 MOST_IN_PROFILE = 15
 MOST_IN_PROJECTION = 2000
-MOST_ROWS = 10
+MAX_ROWS = 10
 # Rows that are clustered in halves, and untied from suspects, in no more columns than this.
 MOST_IN_HALVES = 2000
 MOST_COLUMNS_IN_HALVES = 5000
@@ -53,7 +53,7 @@ QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 
 # ------------------------------------------------------------------------------------- weights
-def describe_weights(whole: Whole) -> Weights:
+def describe_weights(whole: FitVectors) -> Weights:
     """Of all rows of a fit; those of design weight 0 are absent."""
     m, w, labels, index = whole.m, whole.w, whole.labels, whole.index
     present = whole.a > 0
@@ -88,8 +88,8 @@ def describe_weights(whole: Whole) -> Weights:
         top_share=float(heavy.sum() / w.sum()),
         edges=tuple(edges.tolist()),
         counts=tuple(counts.tolist()),
-        heaviest=rows(order[:MOST_ROWS]),
-        lightest=rows(order[::-1][:MOST_ROWS]),
+        heaviest=rows(order[:MAX_ROWS]),
+        lightest=rows(order[::-1][:MAX_ROWS]),
     )
 
 
@@ -117,7 +117,7 @@ def group_shares(view: View, treatments: Any, w: np.ndarray) -> np.ndarray:
     """Share of the weight in each treated group."""
 
     def sums(tile: np.ndarray, w_: np.ndarray) -> tuple:
-        return (w_ @ treatments.of(tile),)
+        return (w_ @ treatments.indicators(tile),)
 
     return _arrays.add_up(view.rows.map(sums, w))[0] / w.sum()
 
@@ -142,9 +142,9 @@ def measure_imbalance(view: View, w: np.ndarray) -> Imbalance:
     for (pairs, D0), (_, D1) in zip(before, after):
         D0, D1 = np.abs(D0.astype(np.float64)), np.abs(D1.astype(np.float64))
         counts = np.full(D0.shape[0], D0.shape[1])
-        np.subtract.at(counts, pairs.masked[0], 1)
+        np.subtract.at(counts, pairs.excluded[0], 1)
         unmasked = np.full(D0.shape[1], D0.shape[0])
-        np.subtract.at(unmasked, pairs.masked[1], 1)
+        np.subtract.at(unmasked, pairs.excluded[1], 1)
         squares += (D0**2).sum(), (D1**2).sum()
         sizes += D0.sum(), D1.sum()
         chance += float(size_by_chance(chance_variance(view, pairs)) @ unmasked)
@@ -265,7 +265,7 @@ def shares_between(view: View, labels: np.ndarray) -> np.ndarray:
 def influence(view: View, old: np.ndarray, new: np.ndarray, most: int = 3) -> tuple:
     """(gained, lost): source columns, by name, whose share between clusters changed most."""
     change = shares_between(view, new) - shares_between(view, old)
-    change[view.encoded.layout.notes] = 0.0
+    change[view.design.column_map.is_indicator] = 0.0
     by_source: dict[str, float] = {}
     for k, value in enumerate(change):
         name = view.source_names[view.sources[k]]
@@ -288,7 +288,7 @@ def half_agreement(F: np.ndarray, w: np.ndarray, K: int, seed: int, pairs: int =
                 return 0.0
             fit = KMeans(K, n_init=2, random_state=rng.randint(2**31 - 1))
             labels.append(fit.fit(F[half], sample_weight=w[half]).predict(F))
-        found.append(adjusted_rand_index(*labels, sample_weight=w, weight_kind="importance"))
+        found.append(adjusted_rand_score(*labels, sample_weight=w, weight_kind="importance"))
     return float(np.mean(found))
 
 
@@ -304,8 +304,8 @@ def stabilities(view: View, w: np.ndarray, K: int, seed: int) -> tuple:
         return None, None
     rows = draw_rows(view, np.random.RandomState(seed))
     tile = view.rows.take(rows)
-    own = np.ascontiguousarray(view.encoded.distance.of(tile), dtype=np.float64)
-    plain = np.ascontiguousarray(tile[:, ~view.encoded.layout.notes], dtype=np.float64)
+    own = np.ascontiguousarray(view.design.distance.features(tile), dtype=np.float64)
+    plain = np.ascontiguousarray(tile[:, ~view.design.column_map.is_indicator], dtype=np.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return (
@@ -314,10 +314,12 @@ def stabilities(view: View, w: np.ndarray, K: int, seed: int) -> tuple:
         )
 
 
-def profile_clusters(view: View, labels: np.ndarray, w: np.ndarray, K: int, whole: Whole) -> tuple:
+def profile_clusters(
+    view: View, labels: np.ndarray, w: np.ndarray, K: int, whole: FitVectors
+) -> tuple:
     """(profiles, K x d differences under w). Sizes and shares are those of all rows."""
-    weighted = describe_clusters(view.encoded, w, labels, K)
-    plain = describe_clusters(view.encoded, view.a, labels, K)
+    weighted = describe_clusters(view.design, w, labels, K)
+    plain = describe_clusters(view.design, view.a, labels, K)
     every: Any = whole.labels
     size = np.bincount(every[whole.a > 0], minlength=K)
     share, weighted_share = (
@@ -377,7 +379,7 @@ def agreement(view: View, first: np.ndarray, second: np.ndarray, w: Any = None) 
     """Adjusted Rand index; weights, by default those of the design, count as importance, because
     they have any scale."""
     weights = view.a if w is None else w
-    return adjusted_rand_index(first, second, sample_weight=weights, weight_kind="importance")
+    return adjusted_rand_score(first, second, sample_weight=weights, weight_kind="importance")
 
 
 # --------------------------------------------------------------------- correlation, projection
@@ -425,7 +427,9 @@ def correlation_between(first: np.ndarray, second: np.ndarray, w: np.ndarray) ->
     return abs(_correlation(np.c_[first, second], w)[0][1])
 
 
-def project(view: View, labels: np.ndarray, w: np.ndarray, seed: int, whole: Whole) -> Projection:
+def project(
+    view: View, labels: np.ndarray, w: np.ndarray, seed: int, whole: FitVectors
+) -> Projection:
     """At most 2000 rows of positive design weight, each cluster in proportion, at least one row
     of each that is looked at; components of the columns of the distance under w."""
     rng = np.random.default_rng(seed)
@@ -436,7 +440,7 @@ def project(view: View, labels: np.ndarray, w: np.ndarray, seed: int, whole: Who
         own = present[labels[present] == k]
         chosen.append(rng.choice(own, max(1, int(own.size * rate)), replace=False))
     rows = np.sort(np.concatenate(chosen))
-    values = view.encoded.distance.of(view.rows.take(rows)).astype(np.float64)
+    values = view.design.distance.features(view.rows.take(rows)).astype(np.float64)
     weight = w[rows] if w[rows].any() else np.ones(rows.size)
     share = weight / weight.sum()
     centred = (values - share @ values) * np.sqrt(share)[:, None]

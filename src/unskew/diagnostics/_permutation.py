@@ -14,7 +14,7 @@ import numpy as np
 
 from .._kmeans import Distance, assign, cluster_sums, means
 from .._preprocessing import scaled_distance
-from ..metrics import adjusted_rand_index
+from ..metrics import adjusted_rand_score
 from ._measure import MOST_COLUMNS_IN_HALVES, draw_rows
 from ._view import View
 
@@ -52,14 +52,14 @@ def measure_untied(model: Any, view: View, w: np.ndarray, rival: np.ndarray, see
     chosen = draw_rows(view, rng)
     tile = view.rows.take(chosen)
     a, own, other = view.a[chosen], np.asarray(model.labels_)[chosen], rival[chosen]
-    by_model = NearestMean(view.encoded.distance, tile, w[chosen], own)
+    by_model = NearestMean(view.design.distance, tile, w[chosen], own)
     by_kmeans = NearestMean(distance_of_kmeans(model, view), tile, a, other)
     found = np.zeros((2, 2))
     for _ in range(DRAWS):
         for total, groups in zip(found, (own, other)):
             donors, rows = untie(view, tile, a, groups, rng)
             total += [
-                adjusted_rand_index(groups[donors], nearest.labels(rows)) / DRAWS
+                adjusted_rand_score(groups[donors], nearest.labels(rows)) / DRAWS
                 for nearest in (by_model, by_kmeans)
             ]
     explained = [beyond_suspects(view, tile, a, groups) for groups in (own, other)]
@@ -68,13 +68,13 @@ def measure_untied(model: Any, view: View, w: np.ndarray, rival: np.ndarray, see
 
 def distance_of_kmeans(model: Any, view: View) -> Distance:
     """Of k-means on all columns, which measures rows as the model does."""
-    encoded, form = view.encoded, view.encoded.distance.form
-    every = np.flatnonzero(~encoded.layout.notes)
+    design, form = view.design, view.design.distance.scaling
+    every = np.flatnonzero(~design.column_map.is_indicator)
     return scaled_distance(
-        encoded.rows,
-        encoded.a,
-        encoded.columns,
-        encoded.layout,
+        design.rows,
+        design.a,
+        design.stats,
+        design.column_map,
         every,
         None if form is None else model.column_scale,
         form is not None and form.unit,
@@ -86,15 +86,17 @@ class NearestMean:
 
     def __init__(self, distance: Distance, tile: np.ndarray, w: np.ndarray, groups: np.ndarray):
         self.distance, K = distance, int(groups.max()) + 1
-        F = np.ascontiguousarray(distance.of(tile), dtype=np.float64)
-        sums = [np.asarray(part) for part in cluster_sums(F, w, groups, K, distance.gaps(tile))]
+        F = np.ascontiguousarray(distance.features(tile), dtype=np.float64)
+        sums = [
+            np.asarray(part) for part in cluster_sums(F, w, groups, K, distance.missing_mask(tile))
+        ]
         C, empty = means(sums, distance, np.zeros((K, F.shape[1])), len(F))
         self.kept = np.flatnonzero(~empty)
         self.C = C[self.kept]
 
     def labels(self, tile: np.ndarray) -> np.ndarray:
-        F = np.ascontiguousarray(self.distance.of(tile), dtype=np.float64)
-        return self.kept[assign(F, self.C, self.distance.gaps(tile))[0]]
+        F = np.ascontiguousarray(self.distance.features(tile), dtype=np.float64)
+        return self.kept[assign(F, self.C, self.distance.missing_mask(tile))[0]]
 
 
 def untie(view: View, tile: np.ndarray, a: np.ndarray, groups: np.ndarray, rng: Any) -> tuple:
@@ -122,11 +124,11 @@ def untie(view: View, tile: np.ndarray, a: np.ndarray, groups: np.ndarray, rng: 
         is_high = X[donors][:, two] == high[two]
         now = np.where(is_high, draw * chance < wanted, draw * (1 - chance) < wanted - chance)
         moved[:, two] = low[two] + gap * now
-    absent = view.encoded.layout.absent[rest]
-    for k in np.flatnonzero(absent >= 0):
-        lost = tile[donors][:, absent[k]] != 0
+    missing_indicator = view.design.column_map.missing_indicator[rest]
+    for k in np.flatnonzero(missing_indicator >= 0):
+        lost = tile[donors][:, missing_indicator[k]] != 0
         moved[lost, k] = X[donors][lost, k]
-    notes = view.encoded.layout.notes[rest]
+    notes = view.design.column_map.is_indicator[rest]
     moved[:, notes] = X[donors][:, notes]
     rows[:, rest] = moved
     return donors, rows
@@ -151,7 +153,7 @@ def _group_means(M: np.ndarray, a: np.ndarray, groups: np.ndarray) -> np.ndarray
 def beyond_suspects(view: View, tile: np.ndarray, a: np.ndarray, groups: np.ndarray) -> float:
     """Of the variance of the other columns, each of unit variance, that a linear function of the
     suspects leaves: the share that the groups explain."""
-    suspects, notes = view.suspects, view.encoded.layout.notes
+    suspects, notes = view.suspects, view.design.column_map.is_indicator
     rest = np.setdiff1d(np.flatnonzero(~notes), suspects)
     share = a / a.sum()
     X = tile[:, rest].astype(np.float64)

@@ -14,14 +14,14 @@ from sklearn.utils import check_array
 
 from .. import _balance
 from .._data.columns import as_frame
-from .._data.sources import STORED_AS_GIVEN
-from .._data.tiled import Rows
-from .._preprocessing import Encoded, Layout, TableEncoder, encode, encode_for
+from .._data.sources import SUPPORTED_DTYPES
+from .._data.tiled import TiledMatrix
+from .._preprocessing import ColumnMap, Design, TableEncoder, design_for, make_design
 from .._validation import check_weights, find_columns
 from ._results import Settings
 
 # Rectangles of D beyond this many entries are cut down to the columns that vary most.
-LARGEST_RECTANGLE = 2**22
+MAX_PAIR_BLOCK = 2**22
 # A quantity has more distinct values than this.
 MOST_CODES = 20
 # Values of a category that an audit tells apart; the rest are pooled.
@@ -39,39 +39,39 @@ class View:
     cut          whether rectangles had to be cut down
     """
 
-    encoded: Encoded
+    design: Design
     names: tuple[str, ...]
     sources: np.ndarray
     source_names: tuple[str, ...]
-    rectangles: tuple[Any, ...]
+    pair_blocks: tuple[Any, ...]
     encoder: Any
     cut: bool
 
     @property
-    def rows(self) -> Rows:
-        return self.encoded.rows
+    def rows(self) -> TiledMatrix:
+        return self.design.rows
 
     @property
     def a(self) -> np.ndarray:
-        return self.encoded.a
+        return self.design.a
 
     @property
     def suspects(self) -> np.ndarray | None:
-        named = self.encoded.suspects
+        named = self.design.suspects
         return named if named is not None and np.size(named) else None
 
     @property
     def constant_suspects(self) -> bool:
         """Whether suspects were named, all of which have one value only."""
-        return self.encoded.suspects is not None and self.suspects is None
+        return self.design.suspects is not None and self.suspects is None
 
     @property
     def in_distance(self) -> np.ndarray:
-        return self.encoded.distance.columns
+        return self.design.distance.columns
 
     @property
     def sd(self) -> np.ndarray:
-        return self.encoded.columns.sd
+        return self.design.stats.sd
 
     @property
     def rest(self) -> np.ndarray:
@@ -95,14 +95,14 @@ class View:
     @property
     def corrected(self) -> bool:
         """Whether the model takes effects of the suspects out of the other columns."""
-        return self.encoded.distance.effects is not None
+        return self.design.distance.effects is not None
 
     def differences(
         self, w: np.ndarray, *, as_they_are: bool = False
     ) -> list[tuple[Any, np.ndarray]]:
         """(pairs, D) of each rectangle under weights w, of corrected columns where the model
         corrects them, unless they are wanted as they are."""
-        pairs = self.rectangles
+        pairs = self.pair_blocks
         if as_they_are:
             pairs = tuple(replace(one, effects=None) for one in pairs)
         with self.rows.threads():
@@ -112,7 +112,7 @@ class View:
         """A mean of encoded column k in the units of the table; None where there is none."""
         if not np.isfinite(value):
             return None
-        if self.encoder is None or self.encoded.layout.notes[k]:
+        if self.encoder is None or self.design.column_map.is_indicator[k]:
             return float(value)
         return float(self.encoder.recipes_[self.sources[k]].readable(value))
 
@@ -122,33 +122,39 @@ def read_fitted(model: Any, X: Any, sample_weight: Any) -> View:
     a = check_weights(sample_weight, model.weights_.size)
     if not sp.issparse(X) and as_frame(X) is None:
         X = np.asarray(X)
-    encoded = encode_for(model, X, a)
+    design = design_for(model, X, a)
     w = np.asarray(model.combined_weights_, dtype=np.float64)
-    if model.scale == "relative" and not np.allclose(a * model.weights_, w, rtol=1e-6):
+    if model.objective == "normalized" and not np.allclose(a * model.weights_, w, rtol=1e-6):
         raise ValueError(
             "sample_weight differs from that of the fit; give the weights that fit was given"
         )
-    return _view(encoded, model.encoder_)
+    return _view(design, model.encoder_)
 
 
 def read_table(X: Any, sample_weight: Any, encoder: Any, feature_names: Any = None) -> View:
     """A table or matrix, encoded afresh; every pair of source columns is one to look at."""
     frame = as_frame(X)
     if frame is None:
-        X = check_array(X, accept_sparse="csr", dtype=STORED_AS_GIVEN, order="C")
+        X = check_array(X, accept_sparse="csr", dtype=SUPPORTED_DTYPES, order="C")
         a, fitted = check_weights(sample_weight, X.shape[0]), None
-        layout = Layout.plain(X.shape[1], check_names(feature_names, X))
+        column_map = ColumnMap.identity(X.shape[1], check_names(feature_names, X))
         matrix = sp.csr_array(X) if sp.issparse(X) else X
     else:
         check_names(feature_names, X)
         fitted = clone(encoder or TableEncoder(max_categories=MOST_CATEGORIES))
         a = check_weights(sample_weight, len(frame))
-        matrix, layout = fitted.fit_read(frame, a).matrix, fitted.layout()
-    with Rows(matrix).threads() as rows:
-        encoded = encode(
-            rows, a, suspects=None, cluster_on="all", n_bins=5, standardise=True, layout=layout
+        matrix, column_map = fitted._fit_encode(frame, a).matrix, fitted._column_map()
+    with TiledMatrix(matrix).threads() as rows:
+        design = make_design(
+            rows,
+            a,
+            suspects=None,
+            cluster_on="all",
+            n_bins=5,
+            standardise=True,
+            column_map=column_map,
         )
-    return _view(encoded, fitted)
+    return _view(design, fitted)
 
 
 def check_names(feature_names: Any, X: Any) -> np.ndarray | None:
@@ -166,29 +172,29 @@ def check_names(feature_names: Any, X: Any) -> np.ndarray | None:
     return names
 
 
-def _view(encoded: Encoded, encoder: Any) -> View:
-    sd = encoded.columns.sd
+def _view(design: Design, encoder: Any) -> View:
+    sd = design.stats.sd
     scale = np.divide(1.0, sd, out=np.zeros_like(sd), where=sd > 0)
     whole = [
         replace(pairs, scale=scale[pairs.features])
-        for pairs in encoded.rectangles
+        for pairs in design.pair_blocks
         if pairs.n_pairs > 0
     ]
-    rectangles = tuple(_cut_down(pairs, sd) for pairs in whole)
+    pair_blocks = tuple(_cut_down(pairs, sd) for pairs in whole)
     return View(
-        encoded=encoded,
-        names=tuple(map(str, encoded.names)),
-        sources=np.asarray(encoded.sources),
-        source_names=tuple(map(str, encoded.source_names)),
-        rectangles=rectangles,
+        design=design,
+        names=tuple(map(str, design.names)),
+        sources=np.asarray(design.sources),
+        source_names=tuple(map(str, design.source_names)),
+        pair_blocks=pair_blocks,
         encoder=encoder,
-        cut=any(cut is not pairs for cut, pairs in zip(rectangles, whole)),
+        cut=any(cut is not pairs for cut, pairs in zip(pair_blocks, whole)),
     )
 
 
 def _cut_down(pairs: Any, sd: np.ndarray) -> Any:
     """The same rectangle, or its part that fits: the columns that vary most."""
-    most = LARGEST_RECTANGLE
+    most = MAX_PAIR_BLOCK
     d, t = pairs.features.size, len(pairs.treatments)
     if d * t <= most:
         return pairs
@@ -197,16 +203,16 @@ def _cut_down(pairs: Any, sd: np.ndarray) -> Any:
     keep_j = _largest(sd[pairs.treatments.column], max(1, int(t * share)))
     row, column = np.full(d, -1), np.full(t, -1)
     row[keep_k], column[keep_j] = np.arange(keep_k.size), np.arange(keep_j.size)
-    masked = row[pairs.masked[0]], column[pairs.masked[1]]
-    inside = (masked[0] >= 0) & (masked[1] >= 0)
+    excluded = row[pairs.excluded[0]], column[pairs.excluded[1]]
+    inside = (excluded[0] >= 0) & (excluded[1] >= 0)
     return replace(
         pairs,
         features=pairs.features[keep_k],
         treatments=pairs.treatments.take(keep_j),
-        masked=(masked[0][inside], masked[1][inside]),
+        excluded=(excluded[0][inside], excluded[1][inside]),
         scale=pairs.scale[keep_k],
         centre=pairs.centre[keep_k],
-        gap=pairs.gap[keep_k],
+        range=pairs.range[keep_k],
         symmetric=False,
     )
 
@@ -236,23 +242,23 @@ def treatment_name(view: View, treatments: Any, j: int) -> str:
     if np.isfinite(low) and not np.isfinite(high) and int((treatments.column == k).sum()) == 1:
         return name
     shift = 0.0 if view.rows.shift is None else float(view.rows.shift[k])
-    levels = view.encoded.layout.levels[k]
+    levels = view.design.column_map.levels[k]
     recipe = None if view.encoder is None else view.encoder.recipes_[view.sources[k]]
     if levels is not None and recipe is not None:
         inside = [recipe.readable(v) for v in levels if low < v - shift <= high]
         return f"{name}={' or '.join(recipe.words[round(v)] for v in inside)}"
 
-    def spoken(value: float) -> str:
+    def verbose_logging(value: float) -> str:
         value = value + shift if recipe is None else recipe.readable(value + shift)
         if recipe is not None and recipe.kind == "date":
             return str(np.datetime64(round(value), "D"))
         return f"{value:.4g}"
 
     if not np.isfinite(low):
-        return f"{name} up to {spoken(high)}"
+        return f"{name} up to {verbose_logging(high)}"
     if not np.isfinite(high):
-        return f"{name} above {spoken(low)}"
-    return f"{name} {spoken(low)} to {spoken(high)}"
+        return f"{name} above {verbose_logging(low)}"
+    return f"{name} {verbose_logging(low)} to {verbose_logging(high)}"
 
 
 class Values(NamedTuple):
@@ -277,7 +283,7 @@ def values_of_source(view: View, source: int) -> Values:
     values = view.rows.columns(columns).astype(np.float64)
     kind = view.kinds.get(view.source_names[source], "number")
     if kind in ("number", "date") and np.unique(values[:, 0]).size > MOST_CODES:
-        note = view.encoded.layout.absent[columns[0]]
+        note = view.design.column_map.missing_indicator[columns[0]]
         known = every if note < 0 else values[:, np.flatnonzero(columns == note)[0]] == 0
         return Values(values[:, 0], "eta", known)
     if columns.size == 1:

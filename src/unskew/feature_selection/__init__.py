@@ -12,9 +12,9 @@ Letters in this package: X is n x d (rows are samples), c the number of clusters
 neighbours, A' the transpose, ||A||_21 the sum of the Euclidean norms of the rows of A.
 """
 
-from unskew.feature_selection._fsasl import FSASL
-from unskew.feature_selection._refs import REFS
-from unskew.feature_selection._rufs import RUFS
-from unskew.feature_selection._selector import LaplacianScore, VarianceSelector
+from ._fsasl import FSASL
+from ._refs import REFS
+from ._rufs import RUFS
+from ._selector import LaplacianScore, VarianceSelector
 
 __all__ = ["FSASL", "REFS", "RUFS", "LaplacianScore", "VarianceSelector"]

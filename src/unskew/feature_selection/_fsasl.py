@@ -7,9 +7,9 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components, laplacian
 
-from unskew.feature_selection._graphs import heat_graph, nearest, ridge, row_norms, rows_to_graph
-from unskew.feature_selection._lasso import author_lasso, converged_lasso
-from unskew.feature_selection._selector import RankingSelector
+from ._graphs import heat_graph, nearest, ridge, row_norms, rows_to_graph
+from ._lasso import author_lasso, converged_lasso
+from ._selector import RankingSelector
 
 
 class FSASL(RankingSelector):

@@ -5,7 +5,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.csgraph import laplacian
 from scipy.spatial.distance import cdist
 
-from unskew.feature_selection._selector import RankingSelector
+from ._selector import RankingSelector
 
 
 class REFS(RankingSelector):

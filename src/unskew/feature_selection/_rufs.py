@@ -10,8 +10,8 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
 
-from unskew.feature_selection._graphs import heat_rate, nearest, ridge, row_norms, rows_to_graph
-from unskew.feature_selection._selector import RankingSelector
+from ._graphs import heat_rate, nearest, ridge, row_norms, rows_to_graph
+from ._selector import RankingSelector
 
 _LOCAL_RIDGE = 0.1  # lambda of the local kernel ridge regressions
 _CENTER_STRENGTH = 1e-4  # weight of the column norms of F

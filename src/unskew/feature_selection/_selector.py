@@ -8,9 +8,9 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unskew._door import whole_or_not_at_all
-from unskew._threads import one_blas_thread
-from unskew.feature_selection._graphs import heat_graph, nearest
+from .._base import rollback_on_error
+from .._parallel import one_blas_thread
+from ._graphs import heat_graph, nearest
 
 
 def _real(value):
@@ -42,7 +42,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
     def fit(self, X, y=None):
         """Rank the columns of X (n_samples, n_features); `y` is ignored. Returns self."""
-        with whole_or_not_at_all(self):
+        with rollback_on_error(self):
             return self._fit(X)
 
     def _fit(self, X):

@@ -137,12 +137,12 @@ def _effects_picture(d: Diagnostics) -> Picture:
 def _map(d: Diagnostics, which: str) -> Picture:
     c = d.correlation
     amount = c.amount_before if which == "before" else c.amount_after
-    spoken = "" if amount is None else f" Amount over all columns: {number(amount)}."
+    verbose_logging = "" if amount is None else f" Amount over all columns: {number(amount)}."
     order = "in the order of the cluster they mark" if d.clusters else "by size of difference"
     return Picture(
         f"map-{which}",
         f"Correlations {which} weighting",
-        f"Columns {order}. Blue: together, orange: opposed.{spoken}",
+        f"Columns {order}. Blue: together, orange: opposed.{verbose_logging}",
         f"Heat map of the correlations of {len(c.names)} encoded columns {which} weighting.",
         drawn("correlation_map", d, which=which),
     )
