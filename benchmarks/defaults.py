@@ -21,9 +21,9 @@ from unskew.simulate import make_site_footprint, make_spurious_background
 
 from . import render
 from .cases import fit_case
-from .methods import judge, load
+from .methods import load, score_labels
 from .paper import PUBLISHED, require_data
-from .render import Table
+from .render import ResultTable
 from .runner import Task, made_by, run, write_rows
 
 K = 10
@@ -68,7 +68,7 @@ def run_paper_data(dataset: str, method: str, seed: int) -> list[dict]:
         warnings.simplefilter("ignore")
         model.fit(X)
     facts = {"seed": seed, "stability": model.stability_, "size": model.effective_sample_size_}
-    return [facts | judge(truth, model.labels_)]
+    return [facts | score_labels(truth, model.labels_)]
 
 
 def simulate(kind: str, rate: float, seed: int, n_samples: int = 2000, width: int = 36, **shape):
@@ -209,7 +209,7 @@ def defaults(folder: Path, cache: Path, *, quick: bool, command: str, **how: Any
     return [*paths, folder / "defaults.parquet"]
 
 
-def paper_tables(rows: Any) -> list[Table]:
+def paper_tables(rows: Any) -> list[ResultTable]:
     """NMI / ARI on the paper's data, and the difference to k-means from the same starts."""
     import polars as pl
 
@@ -230,8 +230,8 @@ def paper_tables(rows: Any) -> list[Table]:
             for m in ON_PAPER_DATA
         ]
         gains = []
-        for rival in (SAME_ROWS, UNBALANCED, PRACTICE):
-            d = [values(name, OURS, m) - values(name, rival, m) for m in ("nmi", "ari")]
+        for baseline in (SAME_ROWS, UNBALANCED, PRACTICE):
+            d = [values(name, OURS, m) - values(name, baseline, m) for m in ("nmi", "ari")]
             se = [each.std(ddof=1) / np.sqrt(each.size) if each.size > 1 else 0.0 for each in d]
             gains.append(f"{d[0].mean():+.3f} ({se[0]:.3f}) / {d[1].mean():+.3f} ({se[1]:.3f})")
         role = "design" if name in DESIGN else "held out"
@@ -244,8 +244,8 @@ def paper_tables(rows: Any) -> list[Table]:
             for m in ON_PAPER_DATA
         }
         out += [two(*means[m]) for m in ON_PAPER_DATA]
-        for rival in (SAME_ROWS, UNBALANCED, PRACTICE):
-            gap = np.subtract(means[OURS], means[rival])
+        for baseline in (SAME_ROWS, UNBALANCED, PRACTICE):
+            gap = np.subtract(means[OURS], means[baseline])
             out.append(f"{gap[0]:+.3f} / {gap[1]:+.3f}")
         return out
 
@@ -267,10 +267,10 @@ def paper_tables(rows: Any) -> list[Table]:
         "seeds; differences are paired. `weights without balance`: rows far from their centre "
         "count less, nothing is decorrelated; what the balance adds is the difference to it."
     )
-    return [Table("The paper's data", columns, body, note)]
+    return [ResultTable("The paper's data", columns, body, note)]
 
 
-def simulated_table(kind: str, rows: Any) -> Table:
+def simulated_table(kind: str, rows: Any) -> ResultTable:
     import polars as pl
 
     methods = [KM, DROPPED, REGRESSED, BLIND, NAMED, CEILING]
@@ -294,10 +294,10 @@ def simulated_table(kind: str, rows: Any) -> Table:
         f"more than 0.02 below k-means: {short}; with suspects named more than 0.06 below the "
         f"ceiling: {far}; of {len(body)}."
     )
-    return Table(f"Known bias: {kind}", columns, body, note)
+    return ResultTable(f"Known bias: {kind}", columns, body, note)
 
 
-def choice_tables(rows: Any) -> list[Table]:
+def choice_tables(rows: Any) -> list[ResultTable]:
     import polars as pl
 
     body = []
@@ -307,7 +307,7 @@ def choice_tables(rows: Any) -> list[Table]:
         gap = np.abs(cell["true"].to_numpy() - cell["found"].to_numpy())
         body.append([json.loads(settings)["rate"], method, (gap == 0).mean(), (gap <= 1).mean(),
                      gap.size])  # fmt: skip
-    first = Table(
+    first = ResultTable(
         "How many clusters",
         ["rate", "method", "exact", "within 1", "samples"],
         body,
@@ -326,14 +326,14 @@ def choice_tables(rows: Any) -> list[Table]:
         body.append([facts["kind"], facts["rate"], named, *(mean[m] for m in methods)])
     overall = [float(np.mean([row[3 + i] for row in body])) for i in range(len(methods))]
     body.append(["mean", None, "", *overall])
-    second = Table(
+    second = ResultTable(
         "How strong a balance", ["kind", "rate", "suspects", *methods], body,
         "Population ARI of ConsensusDCKM at the strength that each criterion takes.",
     )  # fmt: skip
     return [first, second]
 
 
-def verdict_tables(rows: Any) -> list[Table]:
+def verdict_tables(rows: Any) -> list[ResultTable]:
     words = ("helped", "no effect", "harmed")
     truth, said = rows["truth"].to_list(), rows["word"].to_list()
     count = {(t, w): 0 for t in words for w in words}
@@ -350,7 +350,7 @@ def verdict_tables(rows: Any) -> list[Table]:
         f"{np.nanmean(hits):.3f}; always saying one word gives 0.333."
     )
     columns = ["truth", *(f"verdict: {w}" for w in words), "share of cases", "said so"]
-    first = Table("The verdict", columns, body, note)
+    first = ResultTable("The verdict", columns, body, note)
     body = []
     for column in ("setting", "kind"):
         for value in sorted(set(rows[column])):
@@ -358,7 +358,7 @@ def verdict_tables(rows: Any) -> list[Table]:
             right = np.mean([t == w for t, w in zip(own["truth"], own["word"])])
             shares = [np.mean([t == w for t in own["truth"]]) for w in words]
             body.append([column, value, own.height, *shares, right])
-    second = Table(
+    second = ResultTable(
         "The verdict, by kind of case",
         ["", "", "cases", *(f"truly {w}" for w in words), "verdict right"],
         body,
@@ -366,7 +366,7 @@ def verdict_tables(rows: Any) -> list[Table]:
     named = rows.filter(rows["setting"].str.starts_with("named"))
     as_good = (named["model_ari"] - named["dropped_ari"]).to_numpy() <= 0.02
     says = named["says_drop"].to_numpy().astype(bool)
-    third = Table(
+    third = ResultTable(
         "Dropping the column would do as well",
         ["it would (within 0.02)", "said", "not said"],
         [["yes", int((says & as_good).sum()), int((~says & as_good).sum())],

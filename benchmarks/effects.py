@@ -13,16 +13,16 @@ from unskew.baselines import PlainKMeans, RegressOutKMeans
 from unskew.datasets import load_nhanes, load_surf
 from unskew.dckm import DCKM
 from unskew.diagnostics._measure import explained_variance
-from unskew.diagnostics._view import read_fitted
+from unskew.diagnostics._view import view_of_fit
 from unskew.metrics import adjusted_rand_score, association
 from unskew.simulate import make_site_footprint, make_tinted_digits, select_with_bias
 
 from . import render
-from .render import Table
+from .render import ResultTable
 from .runner import Task, made_by, run, write_rows
 from .tables import COLUMNS as NHANES_COLUMNS
 
-START = {"init": "k-means++", "n_init": 10}
+INIT = {"init": "k-means++", "n_init": 10}
 MODES = ("weights", "effects", "both")
 FOOTPRINTS = [(36, 0.0), (36, 0.6), (36, 0.8), (36, 0.9), (36, 0.95), (60, 0.8), (60, 0.9)]
 DIGITS = [
@@ -41,7 +41,7 @@ FRESH_DIGITS = [
 ]
 
 
-def judge(data: Any, K: int, clean: Any, unbiased: Any, seed: int) -> list[dict]:
+def score_modes(data: Any, K: int, clean: Any, unbiased: Any, seed: int) -> list[dict]:
     """All methods on one sample, by population ARI."""
     rest = np.setdiff1d(np.arange(data.X.shape[1]), data.suspects)
     rows = []
@@ -52,16 +52,16 @@ def judge(data: Any, K: int, clean: Any, unbiased: Any, seed: int) -> list[dict]
         rows.append(row | more)
 
     def plain(X: np.ndarray) -> PlainKMeans:
-        return PlainKMeans(K, random_state=seed, **START).fit(X)
+        return PlainKMeans(K, random_state=seed, **INIT).fit(X)
 
     truth = data.y_population
     add("k-means", plain(data.X).predict(data.X_population), truth)
     new = data.X_population[:, rest]
     add("suspects dropped", plain(data.X[:, rest]).predict(new), truth)
-    model = RegressOutKMeans(K, suspects=data.suspects, random_state=seed, **START).fit(data.X)
+    model = RegressOutKMeans(K, suspects=data.suspects, random_state=seed, **INIT).fit(data.X)
     add("suspects regressed out", model.predict(data.X_population), truth)
     for mode in MODES:
-        model = DCKM(K, suspects=data.suspects, adjust=mode, random_state=seed, **START)
+        model = DCKM(K, suspects=data.suspects, adjust=mode, random_state=seed, **INIT)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(data.X)
@@ -79,7 +79,7 @@ def run_footprint(n_footprint: int, rate: float, interaction: float, seed: int) 
         2000, n_footprint=n_footprint, rate=rate, interaction=interaction, random_state=seed
     )
     rest = np.r_[data.core, data.footprint]
-    return judge(data, 4, data.X[:, data.core], data.X_unbiased[:, rest], seed)
+    return score_modes(data, 4, data.X[:, data.core], data.X_unbiased[:, rest], seed)
 
 
 def run_digits(classes: Any, n_sites: int, tint: float, rate: float, seed: int) -> list[dict]:
@@ -87,7 +87,7 @@ def run_digits(classes: Any, n_sites: int, tint: float, rate: float, seed: int) 
     data = make_tinted_digits(
         classes=classes, n_sites=n_sites, tint=tint, rate=rate, random_state=seed
     )
-    return judge(data, len(classes), data.X_clean, None, seed)
+    return score_modes(data, len(classes), data.X_clean, None, seed)
 
 
 def run_digits_unbiased(
@@ -99,7 +99,7 @@ def run_digits_unbiased(
         classes=classes, n_sites=n_sites, tint=tint, rate=rate, random_state=seed
     )
     X = np.delete(data.X_population, data.suspects, axis=1)
-    found = PlainKMeans(len(classes), random_state=seed, **START).fit(X).labels_
+    found = PlainKMeans(len(classes), random_state=seed, **INIT).fit(X).labels_
     return [{"seed": seed, "population_ari": adjusted_rand_score(data.y_population, found)}]
 
 
@@ -109,7 +109,7 @@ def run_no_bias(seed: int) -> list[dict]:
     keep = np.r_[data.core, data.suspects]
     data.X, data.X_population = data.X[:, keep], data.X_population[:, keep]
     data.suspects = np.arange(data.core.size, keep.size)
-    return judge(data, 4, None, None, seed)
+    return score_modes(data, 4, None, None, seed)
 
 
 def run_real(name: str, seed: int) -> list[dict]:
@@ -147,7 +147,7 @@ def run_real(name: str, seed: int) -> list[dict]:
                 "seed": seed,
                 "method": mode,
                 "association": association(one.labels_, attribute, sample_weight=a),
-                "explained": explained_variance(read_fitted(one, X, a), one.labels_),
+                "explained": explained_variance(view_of_fit(one, X, a), one.labels_),
                 "stability": adjusted_rand_score(one.labels_, other.labels_),
                 "effective_size": one.effective_sample_size_,
             }
@@ -212,12 +212,14 @@ def effects(folder: Path, cache: Path, *, quick: bool, command: str, **how: Any)
             facts = ", ".join(f"{k} {v}" for k, v in json.loads(settings).items())
             mean = dict(cell.group_by("method").agg(pl.col("population_ari").mean()).iter_rows())
             size = cell.filter(pl.col("method") == "both")["effective_size"].mean()
-            rival = max(mean[m] for m in ("suspects regressed out", "weights", "effects"))
+            baseline = max(mean[m] for m in ("suspects regressed out", "weights", "effects"))
             starts = cell.filter(pl.col("method") == "both")["start"].value_counts(sort=True)
             told = ", ".join(f"{name} {count}" for name, count in starts.iter_rows())
-            body.append([facts, *(mean.get(m) for m in methods), mean["both"] - rival, size, told])
+            body.append(
+                [facts, *(mean.get(m) for m in methods), mean["both"] - baseline, size, told]
+            )
         columns = ["case", *methods, "both - best of three", "effective size (both)", "start kept"]
-        tables.append(Table(dataset[0], columns, body))
+        tables.append(ResultTable(dataset[0], columns, body))
     intro = (
         f"{made_by(command)} Population ARI, means over seeds. `both - best of three`: against the "
         "best of regressed out, weights and effects, which needs labels to be known. "
@@ -229,7 +231,7 @@ def effects(folder: Path, cache: Path, *, quick: bool, command: str, **how: Any)
     return [*paths, folder / "effects.parquet"]
 
 
-def _real_table(name: str, group: Any) -> Table:
+def _real_table(name: str, group: Any) -> ResultTable:
     import polars as pl
 
     shown = {"association": "association with the suspect", "explained": "explained variance",
@@ -237,4 +239,4 @@ def _real_table(name: str, group: Any) -> Table:
     means = group.group_by("method", maintain_order=True).agg([pl.col(c).mean() for c in shown])
     body = [[row["method"], *(row[c] for c in shown)] for row in means.iter_rows(named=True)]
     note = "Association and explained variance (of the raw columns) at design weights."
-    return Table(name, ["mode", *shown.values()], body, note)
+    return ResultTable(name, ["mode", *shown.values()], body, note)

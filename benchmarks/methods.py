@@ -19,10 +19,10 @@ from unskew.metrics import adjusted_rand_score, matching_accuracy, normalized_mu
 
 K = 10  # classes in each data set of the paper
 FEATURE_COUNTS = tuple(range(50, 451, 50))
-STARTS = ("random", "partition")
+INITS = ("random", "partition")
 
 
-def judge(truth: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+def score_labels(truth: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """The paper's metrics: NMI is I / sqrt(H H)."""
     return {
         "nmi": normalized_mutual_info_score(truth, labels, average_method="geometric"),
@@ -61,14 +61,20 @@ def repeat(make: Any, X: np.ndarray, truth: np.ndarray, seeds: int, start: str, 
         model = make(seed)
         labels, seconds = _timed(lambda model=model: model.fit_predict(X))
         partitions.append(labels)
-        row = {"start": start, "seed": seed, "seconds": seconds, **judge(truth, labels), **facts}
+        row = {
+            "start": start,
+            "seed": seed,
+            "seconds": seconds,
+            **score_labels(truth, labels),
+            **facts,
+        }
         if hasattr(model, "effective_sample_size_"):
             row["effective_size"] = float(model.effective_sample_size_)
             row["imbalance_left"] = float(model.imbalance_ / model.initial_imbalance_)
         rows.append(row)
     if seeds > 1:
         rows.append(
-            {"start": start, "seed": -1, **judge(truth, consensus(partitions, 0)), **facts}
+            {"start": start, "seed": -1, **score_labels(truth, consensus(partitions, 0)), **facts}
             | {"consensus": True}
         )
     return rows
@@ -84,7 +90,7 @@ def run_two_step(dataset: str, method: str, seeds: int) -> list[dict]:
         "Dec+KM": DecorrelatedKMeans,
     }[method]
     rows = []
-    for start in STARTS:
+    for start in INITS:
         rows += repeat(
             lambda seed, start=start: make(K, init=start, n_init=1, random_state=seed),
             X, truth, seeds, start,
@@ -104,7 +110,7 @@ def run_selector(dataset: str, method: str, seeds: int) -> list[dict]:
     rows = []
     for m in FEATURE_COUNTS:
         chosen = X[:, np.sort(selector.order_[:m])]
-        for start in STARTS:
+        for start in INITS:
             rows += repeat(
                 lambda seed, start=start: PlainKMeans(K, init=start, n_init=1, random_state=seed),
                 chosen, truth, seeds, start,
@@ -157,14 +163,14 @@ def run_practice(dataset: str, method: str, seeds: int) -> list[dict]:
     binary, truth = load(dataset, "binary")
     if method == "Ward on 0/1":
         labels, seconds = _timed(lambda: AgglomerativeClustering(K).fit_predict(binary))
-        return [{"start": "none", "seed": 0, "seconds": seconds, **judge(truth, labels)}]
+        return [{"start": "none", "seed": 0, "seconds": seconds, **score_labels(truth, labels)}]
     if method == "Bernoulli mixture":
         return repeat(
             lambda seed: BernoulliMixture(K, random_state=seed), binary, truth, seeds, "partition"
         )
     X = TfidfTransformer().fit_transform(binary).toarray()
     rows = []
-    for start in (*STARTS, "k-means++"):
+    for start in (*INITS, "k-means++"):
         rows += repeat(
             lambda seed, start=start: PlainKMeans(K, init=start, n_init=1, random_state=seed),
             X, truth, seeds, start,

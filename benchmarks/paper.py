@@ -13,7 +13,7 @@ from unskew.dckm import DCKM
 from unskew.metrics import amount_of_correlation
 
 from . import methods, render
-from .render import Table
+from .render import ResultTable
 from .runner import StudyFailed, Task, made_by, run, write_rows
 
 LAMBDAS = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
@@ -85,7 +85,7 @@ def table_tasks(*, quick: bool) -> list[Task]:
         for method in SELECTORS:
             tasks.append(_task(name, method, methods.run_selector, {}, method=method, seeds=seeds))
     for name in names:
-        for start in methods.STARTS:
+        for start in methods.INITS:
             tasks.append(_task(name, DESCENT, methods.run_descent, {}, start=start, seeds=seeds))
             for lambda2 in lambdas2:
                 for lambda1 in (0.0, *lambdas):
@@ -161,7 +161,7 @@ def setting_of(cell: dict) -> str:
     return "" if cell["n_features"] is None else f"m = {cell['n_features']}"
 
 
-def main_table(means: list[dict], names: list[str], start: str, how: str) -> Table:
+def main_table(means: list[dict], names: list[str], start: str, how: str) -> ResultTable:
     columns = ["method"]
     for name in names:
         columns += [f"{name} NMI", f"{name} ARI"]
@@ -181,21 +181,21 @@ def main_table(means: list[dict], names: list[str], start: str, how: str) -> Tab
         ("partition", "fixed"): "from a random partition, one fixed setting",
     }[start, how]
     note = "A blank: the method does not have this start. Ward has none and stands in every table."
-    return Table(f"All methods {words}", columns, rows, note)
+    return ResultTable(f"All methods {words}", columns, rows, note)
 
 
 def _gain_row(rows: list[list], names: list[str]) -> list[Any]:
     """DCKM against the best of the paper's seven rivals, in per cent, as the paper has it."""
     gain: list[Any] = ["DCKM over the best rival, %"]
     ours = next(r for r in rows if r[0] == "DCKM")
-    rivals = [r for r in rows if r[0] in OF_PAPER and r[0] != "DCKM"]
+    baselines = [r for r in rows if r[0] in OF_PAPER and r[0] != "DCKM"]
     for i in range(1, 2 * len(names) + 1):
-        best = max((r[i] for r in rivals if r[i] is not None), default=None)
+        best = max((r[i] for r in baselines if r[i] is not None), default=None)
         gain.append(None if best is None or ours[i] is None else 100 * (ours[i] / best - 1))
     return gain
 
 
-def published_table(means: list[dict], names: list[str]) -> Table:
+def published_table(means: list[dict], names: list[str]) -> ResultTable:
     """Ours as the paper did it: DCKM from a random partition, rivals from random samples."""
     columns = ["data", "method", "published NMI", "ours", "published ARI", "ours ", "setting"]
     rows = []
@@ -206,7 +206,7 @@ def published_table(means: list[dict], names: list[str]) -> Table:
             if cell is not None:
                 nmi, ari = PUBLISHED[name][method]
                 rows.append([name, method, nmi, cell["nmi"], ari, cell["ari"], setting_of(cell)])
-    return Table(
+    return ResultTable(
         "Beside the published numbers, by the paper's protocol",
         columns,
         rows,
@@ -217,7 +217,7 @@ def published_table(means: list[dict], names: list[str]) -> Table:
     )
 
 
-def decomposition(means: list[dict], names: list[str]) -> Table:
+def decomposition(means: list[dict], names: list[str]) -> ResultTable:
     rows = []
     for name in names:
         cells = [
@@ -235,7 +235,7 @@ def decomposition(means: list[dict], names: list[str]) -> Table:
         chosen = np.array([r[2:] for r in rows if r[1] == metric])
         if chosen.size:
             rows.append(["mean", metric, *map(float, chosen.mean(0))])
-    return Table(
+    return ResultTable(
         "Where the gain over k-means comes from",
         [
             "data", "metric", "k-means, random samples", "k-means, random partition",
@@ -249,7 +249,7 @@ def decomposition(means: list[dict], names: list[str]) -> Table:
     )  # fmt: skip
 
 
-def features_table(means: list[dict], names: list[str], start: str) -> Table:
+def features_table(means: list[dict], names: list[str], start: str) -> ResultTable:
     rows = []
     for name in names:
         for method in SELECTORS:
@@ -265,14 +265,14 @@ def features_table(means: list[dict], names: list[str], start: str) -> Table:
                 known = [v for v in row[2:] if v is not None]
                 rows.append([*row, max(known) - min(known)])
     words = "a random partition" if start == "partition" else "random samples"
-    return Table(
+    return ResultTable(
         f"NMI against the number of selected features, from {words}",
         ["data", "selector", *map(str, methods.FEATURE_COUNTS), "range"],
         rows,
     )
 
 
-def consensus_table(means: list[dict], names: list[str]) -> Table:
+def consensus_table(means: list[dict], names: list[str]) -> ResultTable:
     """Label-free: all repeats of one fixed setting put together."""
     wanted = [
         ("k-means", "random"), ("k-means", "partition"), ("DCKM", "random"), ("DCKM", "partition"),
@@ -295,7 +295,7 @@ def consensus_table(means: list[dict], names: list[str]) -> Table:
     columns = ["method, start"]
     for name in names:
         columns += [f"{name} NMI", f"{name} ARI"]
-    return Table(
+    return ResultTable(
         "Without labels: the consensus of all repeats at one fixed setting",
         columns,
         rows,
@@ -303,7 +303,7 @@ def consensus_table(means: list[dict], names: list[str]) -> Table:
     )
 
 
-def conclusions(means: list[dict], names: list[str], start: str) -> Table:
+def conclusions(means: list[dict], names: list[str], start: str) -> ResultTable:
     """The paper's four conclusions, counted over data sets and both metrics under equal starts."""
 
     def numbers(method: str) -> list[float]:
@@ -311,11 +311,11 @@ def conclusions(means: list[dict], names: list[str], start: str) -> Table:
         return [c[m] if c else -np.inf for c in cells for m in ("nmi", "ari")]
 
     ours, plain = numbers("DCKM"), numbers("k-means")
-    rivals = {m: numbers(m) for m in OF_PAPER if m != "DCKM"}
+    baselines = {m: numbers(m) for m in OF_PAPER if m != "DCKM"}
     total = len(ours)
-    best = sum(all(o >= r[i] for r in rivals.values()) for i, o in enumerate(ours))
-    below = {m: sum(r < p for r, p in zip(rivals[m], plain)) for m in TWO_STEP}
-    beats = {m: sum(o > r for o, r in zip(ours, rivals[m])) for m in (*TWO_STEP, *SELECTORS)}
+    best = sum(all(o >= r[i] for r in baselines.values()) for i, o in enumerate(ours))
+    below = {m: sum(r < p for r, p in zip(baselines[m], plain)) for m in TWO_STEP}
+    beats = {m: sum(o > r for o, r in zip(ours, baselines[m])) for m in (*TWO_STEP, *SELECTORS)}
     ranges = [row[-1] for row in features_table(means, names, start).rows]
     spread = float(np.mean(ranges)) if ranges else float("nan")
     most = 0.85 * total
@@ -344,7 +344,7 @@ def conclusions(means: list[dict], names: list[str], start: str) -> Table:
         ],
     ]
     words = "a random partition" if start == "partition" else "random samples"
-    return Table(
+    return ResultTable(
         f"The paper's conclusions with every method from {words}",
         ["conclusion", "verdict", "evidence"],
         rows,
@@ -365,9 +365,9 @@ def paper_table(folder: Path, cache: Path, *, quick: bool, command: str, **how: 
         decomposition(means, names),
         conclusions(means, names, "partition"),
         conclusions(means, names, "random"),
-        *(main_table(means, names, s, h) for h in ("labels", "fixed") for s in methods.STARTS),
+        *(main_table(means, names, s, h) for h in ("labels", "fixed") for s in methods.INITS),
         consensus_table(means, names),
-        *(features_table(means, names, s) for s in methods.STARTS),
+        *(features_table(means, names, s) for s in methods.INITS),
     ]
     repeats = max(m["repeats"] for m in means)
     versions = json.loads(rows["versions"][0])
@@ -446,7 +446,7 @@ def paper_correlation(
             for name, before, after in zip(names, values["before"], values["after"]):
                 table.append([name, part, before, after, 100 * (after / before - 1)])
     axes[0, 0].legend(frameon=False)
-    note = Table(
+    note = ResultTable(
         "Amount of correlation",
         ["data", "covariance", "unweighted", "weighted by DCKM", "change, %"],
         table,
@@ -521,7 +521,7 @@ def paper_sensitivity(
         figure.colorbar(
             image, ax=axes[:, column], orientation="horizontal", label=f"NMI, {name}", shrink=0.9
         )
-    note = Table(
+    note = ResultTable(
         "NMI over the grid",
         ["data", "lambda3", "lambda1", "lambda2", "NMI"],
         table,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 
-class Table(NamedTuple):
+class ResultTable(NamedTuple):
     """A title, column names, rows of text or numbers, and a note in plain text below."""
 
     title: str
@@ -28,7 +28,7 @@ def as_text(value: Any) -> str:
     return str(value)
 
 
-def to_markdown(table: Table) -> str:
+def to_markdown(table: ResultTable) -> str:
     def line(cells: Sequence[Any]) -> str:
         return "| " + " | ".join(as_text(c).replace("|", "\\|") for c in cells) + " |"
 
@@ -37,7 +37,7 @@ def to_markdown(table: Table) -> str:
     return f"### {table.title}\n\n" + "\n".join(body) + note + "\n"
 
 
-def to_csv(tables: Sequence[Table]) -> str:
+def to_csv(tables: Sequence[ResultTable]) -> str:
     """One long table: the title of each is its first column."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -67,7 +67,7 @@ tbody tr:hover {{ background: #8882; }}
 """
 
 
-def to_html(title: str, intro: str, tables: Sequence[Table]) -> str:
+def to_html(title: str, intro: str, tables: Sequence[ResultTable]) -> str:
     def cells(tag: str, row: Sequence[Any]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(as_text(c))}</{tag}>" for c in row) + "</tr>"
 
@@ -107,7 +107,9 @@ def _save(path: Path, write: Callable[[Path], Any]) -> Path:
     return path
 
 
-def save_tables(folder: Path, name: str, title: str, intro: str, tables: Sequence[Table]) -> list:
+def save_tables(
+    folder: Path, name: str, title: str, intro: str, tables: Sequence[ResultTable]
+) -> list:
     markdown = f"# {title}\n\n{intro}\n\n" + "\n".join(map(to_markdown, tables))
     return [
         save_text(folder / f"{name}.md", markdown),

@@ -133,7 +133,7 @@ def run(tasks: list[Task], folder: Path, *, jobs: int = -1, retry_failed: bool =
         ):
             continue
         waiting.append(task)
-    progress = Progress(len(tasks), len(tasks) - len(waiting))
+    progress = ProgressBar(len(tasks), len(tasks) - len(waiting))
     parallel = joblib.Parallel(
         n_jobs=jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs"
     )
@@ -148,7 +148,7 @@ def _perform_and_store(task: Task, folder: Path) -> str:
     return f"{task.dataset} {task.method}"
 
 
-class Progress:
+class ProgressBar:
     """A bar with the time left on a terminal; a plain line every half minute elsewhere."""
 
     def __init__(self, total: int, done: int) -> None:
@@ -156,7 +156,7 @@ class Progress:
         self.begin = self.spoken = time.monotonic()
         self.bar: Any = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressBar:
         if sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn

@@ -24,30 +24,30 @@ from unskew.metrics import adjusted_rand_score, association
 from unskew.simulate import make_site_footprint, make_spurious_background, select_with_bias
 
 from . import render
-from .render import Table
+from .render import ResultTable
 from .runner import Task, made_by, run, write_rows
 
 # One start for all: a random partition leaves plain k-means in bad optima now and then.
-START = {"init": "k-means++", "n_init": 10}
+INIT = {"init": "k-means++", "n_init": 10}
 METHODS = {
-    "k-means": lambda K, s, seed: PlainKMeans(K, random_state=seed, **START),
+    "k-means": lambda K, s, seed: PlainKMeans(K, random_state=seed, **INIT),
     "k-means without the suspects": lambda K, s, seed: PlainKMeans(
-        K, suspects=s, random_state=seed, **START
+        K, suspects=s, random_state=seed, **INIT
     ),
     "suspects regressed out": lambda K, s, seed: RegressOutKMeans(
-        K, suspects=s, random_state=seed, **START
+        K, suspects=s, random_state=seed, **INIT
     ),
     "suspects regressed out, rows as they are": lambda K, s, seed: RegressOutKMeans(
-        K, suspects=s, predict_on="raw", random_state=seed, **START
+        K, suspects=s, predict_on="raw", random_state=seed, **INIT
     ),
     "Dec+KM, suspects named, 20 steps": lambda K, s, seed: DecorrelatedKMeans(
-        K, weights="paper", suspects=s, random_state=seed, **START
+        K, weights="paper", suspects=s, random_state=seed, **INIT
     ),
     "Dec+KM, suspects named, converged": lambda K, s, seed: DecorrelatedKMeans(
-        K, weights="converged", suspects=s, random_state=seed, **START
+        K, weights="converged", suspects=s, random_state=seed, **INIT
     ),
-    "unskew, all pairs": lambda K, s, seed: DCKM(K, random_state=seed, **START),
-    "unskew, suspects named": lambda K, s, seed: DCKM(K, suspects=s, random_state=seed, **START),
+    "unskew, all pairs": lambda K, s, seed: DCKM(K, random_state=seed, **INIT),
+    "unskew, suspects named": lambda K, s, seed: DCKM(K, suspects=s, random_state=seed, **INIT),
     # Its own starts: 20 runs, effects of the suspects taken out.
     "unskew, consensus, suspects named": lambda K, s, seed: ConsensusDCKM(
         K, suspects=s, random_state=seed
@@ -72,7 +72,7 @@ def study(case: Bunch, seed: int) -> list[dict]:
     rows = []
 
     def reference(X: np.ndarray, weights: Any = None) -> PlainKMeans:
-        return PlainKMeans(K, random_state=seed, **START).fit(X[:, rest], sample_weight=weights)
+        return PlainKMeans(K, random_state=seed, **INIT).fit(X[:, rest], sample_weight=weights)
 
     if case.X_unbiased is not None:
         ideal = reference(case.X_unbiased).predict(case.X_population[:, rest])
@@ -313,7 +313,7 @@ def selection(folder: Path, cache: Path, *, quick: bool, command: str, **how: An
             for row in means.iter_rows(named=True)
         ]
         title = f"{dataset}" + (f": {facts}" if facts else "")
-        tables.append(Table(title, ["method", *(COLUMNS[c] for c in used), "samples"], body))
+        tables.append(ResultTable(title, ["method", *(COLUMNS[c] for c in used), "samples"], body))
     intro = (
         f"{made_by(command)} Means over samples drawn with different seeds. Every method is "
         "fitted on the biased sample. Association is Cramer's V of its clusters with the suspect "

@@ -15,7 +15,7 @@ from unskew.diagnostics import compare
 from unskew.weights import DecorrelationWeights
 
 from . import render
-from .render import Table
+from .render import ResultTable
 from .runner import made_by
 
 # What a person would choose to group people by, and the suspect.
@@ -45,7 +45,7 @@ def tables(folder: Path, cache: Path, *, quick: bool, command: str) -> list[Path
     return render.save_tables(folder, "tables", "A survey as a table", intro, parts)
 
 
-def readers(raw: Any, n_init: int) -> Table:
+def readers(raw: Any, n_init: int) -> ResultTable:
     """The same file read by pandas and by polars, and the time of a fit."""
     import polars as pl
 
@@ -68,10 +68,10 @@ def readers(raw: Any, n_init: int) -> Table:
     columns = ["read by", "seconds of the fit", "rounds", "status", "effective size",
                "imbalance before", "imbalance after"]  # fmt: skip
     note = f"Labels and weights of the two fits are {'the same' if same else 'NOT the same'}."
-    return Table("Two readers", columns, rows, note)
+    return ResultTable("Two readers", columns, rows, note)
 
 
-def side_by_side(raw: Any, n_init: int) -> Table:
+def side_by_side(raw: Any, n_init: int) -> ResultTable:
     found = compare(
         raw.frame[COLUMNS],
         K,
@@ -92,10 +92,10 @@ def side_by_side(raw: Any, n_init: int) -> Table:
         f"with learned ones; explained variance is of the columns without {SUSPECT}. Verdict: "
         f"{found.summary.word}. {found.summary.sentence}"
     )
-    return Table("Side by side", columns, rows, note)
+    return ResultTable("Side by side", columns, rows, note)
 
 
-def known_shares(frame: Any, population: Any, n_init: int) -> Table:
+def known_shares(frame: Any, population: Any, n_init: int) -> ResultTable:
     """Margins of the resampled table, without design weights; how near come learned weights to the
     true ones?"""
     true = frame["WTMEC2YR"].to_numpy(np.float64)
@@ -132,4 +132,4 @@ def known_shares(frame: Any, population: Any, n_init: int) -> Table:
         "other columns asks for other weights than the survey's own, which leave real differences "
         "between groups as they are: the rank correlation falls."
     )
-    return Table("Known shares", columns, rows, note)
+    return ResultTable("Known shares", columns, rows, note)

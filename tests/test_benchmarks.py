@@ -78,7 +78,7 @@ def test_a_crash_while_writing_leaves_the_old_file_whole(tmp_path, monkeypatch):
 
 
 def test_user_text_is_escaped_in_html_and_markdown():
-    table = render.Table("<script>", ["a|b"], [["<b>", 0.25]], "note & more")
+    table = render.ResultTable("<script>", ["a|b"], [["<b>", 0.25]], "note & more")
     page = render.to_html("t <x>", "intro", [table])
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
@@ -184,15 +184,15 @@ def test_bernoulli_mixture_finds_planted_groups(rng):
     )
     labels = max(
         (methods.BernoulliMixture(10, random_state=s).fit_predict(X) for s in range(3)),
-        key=lambda found: methods.judge(y, found)["nmi"],
+        key=lambda found: methods.score_labels(y, found)["nmi"],
     )
-    assert methods.judge(y, labels)["nmi"] > 0.5
+    assert methods.score_labels(y, labels)["nmi"] > 0.5
 
 
 def test_consensus_of_equal_partitions_is_that_partition(rng):
     labels = rng.integers(0, 10, 200)
     found = methods.consensus([labels, (labels + 3) % 10], 0)
-    assert methods.judge(labels, found)["nmi"] == pytest.approx(1)
+    assert methods.score_labels(labels, found)["nmi"] == pytest.approx(1)
 
 
 def test_simulated_selection_shows_all_rivals_side_by_side():

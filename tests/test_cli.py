@@ -207,7 +207,7 @@ def test_checks_that_fail_exit_with_one_and_still_write(home, unskew):
 
 def test_the_floor_of_the_effective_size_is_held_inside_the_fit(home, unskew):
     code, out, _ = unskew(
-        "fit", "data.csv", *FIT, "-s", "site", "--drop", "patient", "--effective-size-floor", "0.9",
+        "fit", "data.csv", *FIT, "-s", "site", "--drop", "patient", "--effective-size-bound", "0.9",
         "--json", "-q",
     )  # fmt: skip
     assert code == 0

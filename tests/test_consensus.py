@@ -534,10 +534,12 @@ def test_weights_for_sparse_rows_after_a_dense_fit_far_from_zero():
 
 def test_of_strengths_that_separate_alike_the_weaker_is_taken():
     from unskew.consensus import Choice
-    from unskew.consensus._model_selection import Candidate
+    from unskew.consensus._model_selection import SelectionCandidate
 
     def choice(parameter, *silhouettes):
-        found = [Candidate(v, s, 1, 1, 1, 1) for v, s in zip((1.0, 0.1, 10.0), silhouettes)]
+        found = [
+            SelectionCandidate(v, s, 1, 1, 1, 1) for v, s in zip((1.0, 0.1, 10.0), silhouettes)
+        ]
         return Choice(parameter, None, "silhouette", tuple(found))
 
     assert choice("balance_strength", 0.126, 0.05, 0.128).best_by("silhouette") == 1.0

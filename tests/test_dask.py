@@ -136,8 +136,8 @@ def test_a_worker_killed_in_the_middle_changes_nothing(client):
 
 
 def test_without_a_scheduler_there_is_an_error_not_a_hang(monkeypatch):
-    monkeypatch.setattr("unskew.dask.PATIENCE", 2.0)
-    monkeypatch.setattr("unskew.dask.LOOK", 0.5)
+    monkeypatch.setattr("unskew.dask.SCHEDULER_TIMEOUT", 2.0)
+    monkeypatch.setattr("unskew.dask.POLL_SECONDS", 0.5)
     X = binary(200_000, 30)
     cluster = start_cluster()
     client = distributed.Client(cluster)

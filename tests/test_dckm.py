@@ -266,7 +266,9 @@ def test_very_wide_data_take_probes_and_stay_sparse(monkeypatch, rng):
     X = sp.random_array((1200, 60), density=0.2, rng=rng, format="csr")
     X.data[:] = 1.0
     exact_loss = DecorrelationWeights(max_iter=5, tol=1.0).fit(X.toarray() * 1.0).initial_imbalance_
-    monkeypatch.setattr("unskew._data.tiled.Rows.columns", None)  # no whole columns for 0/1 data
+    monkeypatch.setattr(
+        "unskew._data.tiled.TiledMatrix.columns", None
+    )  # no whole columns for 0/1 data
     model = DecorrelationWeights(max_iter=30, tol=1e-3, random_state=0).fit(X)
     assert model.imbalance_ < model.initial_imbalance_
     assert model.initial_imbalance_ == pytest.approx(exact_loss, rel=0.3)

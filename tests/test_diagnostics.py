@@ -12,9 +12,9 @@ from sklearn.base import clone
 
 from unskew import DCKM, ConsensusDCKM, DecorrelationWeights
 from unskew._data import sampling
-from unskew.diagnostics import METHODS, Evidence, audit, compare, diagnostics, judge, verdict
-from unskew.diagnostics._permutation import beyond_suspects, untie
-from unskew.diagnostics._view import read_fitted
+from unskew.diagnostics import METHODS, Evidence, audit, compare, decide, diagnose, verdict
+from unskew.diagnostics._permutation import beyond_suspects, permute_suspects
+from unskew.diagnostics._view import view_of_fit
 from unskew.metrics import (
     adjusted_rand_score,
     amount_of_correlation,
@@ -41,7 +41,7 @@ def model(footprint):
 
 @pytest.fixture(scope="module")
 def found(model, footprint):
-    return diagnostics(model, footprint.X)
+    return diagnose(model, footprint.X)
 
 
 def make_patients(n=400, seed=0):
@@ -125,7 +125,7 @@ def test_independent_columns_differ_as_much_as_chance_says():
     rng = np.random.default_rng(0)
     X = (rng.random((2000, 20)) < 0.4).astype(float)
     fitted = DecorrelationWeights(suspects=[0, 1]).fit(X)
-    e = diagnostics(fitted, X).evidence
+    e = diagnose(fitted, X).evidence
     assert e.typical_before == pytest.approx(e.by_chance, rel=0.25)
 
 
@@ -191,7 +191,7 @@ def test_kmeans_flows_into_itself(footprint):
         4, suspects=footprint.suspects, balance_strength=0, spread_strength=1e6, n_init=10,
         random_state=0,
     ).fit(footprint.X)  # fmt: skip
-    own = diagnostics(still, footprint.X)
+    own = diagnose(still, footprint.X)
     assert own.flow.moved == 0
     assert own.flow.agreement == 1
     assert own.evidence.kept_variance == pytest.approx(1)
@@ -199,24 +199,24 @@ def test_kmeans_flows_into_itself(footprint):
     assert own.verdict.dropping_would_do
     assert "Dropping" in own.verdict.sentence
     alone = DCKM(4, balance_strength=0, spread_strength=1e6, n_init=2, random_state=0)
-    assert diagnostics(alone.fit(footprint.X), footprint.X).verdict.word == "no effect"
+    assert diagnose(alone.fit(footprint.X), footprint.X).verdict.word == "no effect"
 
 
 def test_projection_has_every_cluster_and_at_most_2000_rows():
     data = make_site_footprint(4500, n_core=8, n_footprint=8, random_state=0)
     fitted = DCKM(4, suspects=data.suspects, n_init=1, random_state=0).fit(data.X)
-    p = diagnostics(fitted, data.X, against=False).projection
+    p = diagnose(fitted, data.X, against=False).projection
     assert len(p.positions) <= 2000
     assert p.n_rows == 4500
     assert set(p.cluster) == set(range(4))
-    assert p == diagnostics(fitted, data.X, against=False).projection
+    assert p == diagnose(fitted, data.X, against=False).projection
     shares = np.bincount(p.cluster) / len(p.cluster)
     np.testing.assert_allclose(shares, np.bincount(fitted.labels_) / 4500, atol=0.01)
 
 
 def test_without_rivals_nothing_is_said_about_kmeans(model, footprint):
-    alone = diagnostics(model, footprint.X, against=False)
-    assert alone.rivals == ()
+    alone = diagnose(model, footprint.X, against=False)
+    assert alone.baselines == ()
     assert alone.flow is None
     assert alone.evidence.same_as_kmeans is None
     assert any("Not compared with k-means" in reason for reason in alone.verdict.reasons)
@@ -224,8 +224,8 @@ def test_without_rivals_nothing_is_said_about_kmeans(model, footprint):
 
 def test_weights_without_clusters_have_diagnostics_too(footprint):
     fitted = DecorrelationWeights(suspects=footprint.suspects).fit(footprint.X)
-    own = diagnostics(fitted, footprint.X)
-    assert own.clusters == own.rivals == own.associations == ()
+    own = diagnose(fitted, footprint.X)
+    assert own.clusters == own.baselines == own.associations == ()
     assert own.flow is None
     assert own.projection is None
     assert own.verdict.word == "helped"
@@ -234,8 +234,8 @@ def test_weights_without_clusters_have_diagnostics_too(footprint):
 def test_sparse_rows_give_the_numbers_of_dense_ones(model, footprint, found):
     X = sparse.csr_array(footprint.X.astype(float))
     fitted = DCKM(4, suspects=footprint.suspects, n_init=2, random_state=0).fit(X)
-    other = diagnostics(fitted, X)
-    ours = diagnostics(model, footprint.X).features
+    other = diagnose(fitted, X)
+    ours = diagnose(model, footprint.X).features
     before = {f.feature: f.before for f in ours}
     assert {f.feature: f.before for f in other.features} == pytest.approx(before, rel=1e-4)
 
@@ -246,7 +246,7 @@ def test_the_published_procedure_has_diagnostics(footprint):
         4, objective="paper", solver="paper", balance_strength=0.01, spread_strength=10, n_init=1,
         max_iter=20, tol=0.01, random_state=0,
     ).fit(X)  # fmt: skip
-    own = diagnostics(fitted, X)
+    own = diagnose(fitted, X)
     assert plain(own)
     assert own.convergence.converged
     assert own.weights.effective_size == pytest.approx(fitted.effective_sample_size_)
@@ -257,8 +257,8 @@ def test_rows_of_weight_zero_are_absent(footprint):
     a[:200] = 0
     whole = DCKM(4, suspects=footprint.suspects, init="principal").fit(footprint.X, sample_weight=a)
     part = DCKM(4, suspects=footprint.suspects, init="principal").fit(footprint.X[200:])
-    one = diagnostics(whole, footprint.X, a)
-    other = diagnostics(part, footprint.X[200:])
+    one = diagnose(whole, footprint.X, a)
+    other = diagnose(part, footprint.X[200:])
     assert one.weights.n_rows == other.weights.n_rows == 400
     assert one.explained_variance == pytest.approx(other.explained_variance, rel=1e-3)
     assert [f.before for f in one.features] == pytest.approx(
@@ -269,9 +269,9 @@ def test_rows_of_weight_zero_are_absent(footprint):
 
 def test_other_rows_or_weights_than_those_of_the_fit_are_refused(model, footprint):
     with pytest.raises(ValueError, match="X has 599 rows but the model was fitted to 600"):
-        diagnostics(model, footprint.X[1:])
+        diagnose(model, footprint.X[1:])
     with pytest.raises(ValueError, match="sample_weight differs from that of the fit"):
-        diagnostics(model, footprint.X, np.arange(600) + 1.0)
+        diagnose(model, footprint.X, np.arange(600) + 1.0)
 
 
 def test_wide_data_are_cut_down_and_say_so(monkeypatch, footprint):
@@ -279,7 +279,7 @@ def test_wide_data_are_cut_down_and_say_so(monkeypatch, footprint):
 
     monkeypatch.setattr(_view, "MAX_PAIR_BLOCK", 100)
     fitted = DCKM(4, n_init=1, random_state=0).fit(footprint.X)
-    own = diagnostics(fitted, footprint.X, against=False)
+    own = diagnose(fitted, footprint.X, against=False)
     assert len(own.features) == 10
     assert any("so many columns" in note for note in own.notes)
 
@@ -289,7 +289,7 @@ def test_wide_data_are_cut_down_and_say_so(monkeypatch, footprint):
 def test_mixed_tables_are_told_in_their_own_words(convert):
     table = convert(make_patients())
     fitted = DCKM(3, suspects=["site", "visit"], n_init=2, random_state=0).fit(table)
-    own = diagnostics(fitted, table)
+    own = diagnose(fitted, table)
     assert plain(own)
     assert {f.feature for f in own.features} == {"site", "age", "score", "smoker", "grade", "visit"}
     assert own.settings.suspects == ("site", "visit")
@@ -312,7 +312,7 @@ def test_mixed_tables_are_told_in_their_own_words(convert):
 def test_rows_are_named_by_the_index_of_the_table():
     table = make_patients()
     fitted = DCKM(3, suspects="site", n_init=1, random_state=0).fit(table)
-    top = diagnostics(fitted, table, against=False).weights.heaviest[0]
+    top = diagnose(fitted, table, against=False).weights.heaviest[0]
     assert top.index == f"p{top.position}"
 
 
@@ -320,7 +320,7 @@ def test_constant_columns_are_in_the_settings():
     table = make_patients().assign(same=1)
     with pytest.warns(UserWarning, match="same"):
         fitted = DCKM(3, suspects="site", n_init=1, random_state=0).fit(table)
-    own = diagnostics(fitted, table)
+    own = diagnose(fitted, table)
     assert own.settings.ignored == (("same", "every value is 1"),)
 
 
@@ -337,7 +337,7 @@ BLIND = {"suspects": (), "weighted_follows": None, "weighted_kmeans_follows": No
 
 
 def change(**values):
-    return judge(dataclasses.replace(FINE, **values))
+    return decide(dataclasses.replace(FINE, **values))
 
 
 def test_the_bias_fell_and_the_groups_held_is_help():
@@ -385,8 +385,8 @@ def test_no_effect_is_called_no_effect(values, said):
     assert said in said_so.sentence
 
 
-UNTIED = {"own_found": 0.95, "own_found_by_kmeans": 0.4, "rival_found": 0.7,
-          "rival_found_by_kmeans": 0.5, "beyond": 0.12, "kmeans_beyond": 0.06}  # fmt: skip
+PERMUTED = {"own_found": 0.95, "own_found_by_kmeans": 0.4, "baseline_found": 0.7,
+          "baseline_found_by_kmeans": 0.5, "beyond": 0.12, "kmeans_beyond": 0.06}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -395,14 +395,14 @@ UNTIED = {"own_found": 0.95, "own_found_by_kmeans": 0.4, "rival_found": 0.7,
         ({}, "helped", "hang less on “site”"),
         ({"own_found_by_kmeans": 0.92}, "no effect", "those of ordinary k-means"),
         ({"beyond": 0.05}, "no effect", "no more beyond"),
-        ({"rival_found_by_kmeans": 0.9}, "helped", "explain more"),
-        ({"rival_found_by_kmeans": 0.9, "beyond": 0.07}, "harmed", "Do not use"),
+        ({"baseline_found_by_kmeans": 0.9}, "helped", "explain more"),
+        ({"baseline_found_by_kmeans": 0.9, "beyond": 0.07}, "harmed", "Do not use"),
         # What the weights say does not count where rows could be untied.
         ({"weighted_same": 0.99}, "helped", "hang less on"),
     ],
 )
 def test_untied_rows_decide_where_suspects_are_named(values, word, said):
-    told = change(**{**UNTIED, **values})
+    told = change(**{**PERMUTED, **values})
     assert told.word == word
     assert said in told.sentence
     assert any("finds its own groups again at" in reason for reason in told.reasons)
@@ -419,9 +419,9 @@ def test_untying_gives_other_suspects_and_moves_what_they_add():
         site,
     ]
     fitted = DCKM(2, suspects=[3], n_init=1, random_state=0).fit(X)
-    view = read_fitted(fitted, X, None)
+    view = view_of_fit(fitted, X, None)
     tile = view.rows.take(np.arange(4000)).astype(float)
-    donors, rows = untie(view, tile, np.ones(4000), group, np.random.RandomState(0))
+    donors, rows = permute_suspects(view, tile, np.ones(4000), group, np.random.RandomState(0))
     shift = 0.0 if view.rows.shift is None else view.rows.shift
     rows, own = rows + shift, group[donors]
     assert abs(np.corrcoef(rows[:, 3], own)[0, 1]) < 0.05
@@ -443,10 +443,12 @@ def test_missing_values_stay_missing_when_rows_are_untied():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = DCKM(3, suspects="site", n_init=1, random_state=0).fit(table)
-    view = read_fitted(fitted, table, None)
+    view = view_of_fit(fitted, table, None)
     tile, notes = view.rows.take(np.arange(len(table))), view.design.column_map.is_indicator
     groups = fitted.labels_
-    donors, rows = untie(view, tile, np.ones(len(table)), groups, np.random.RandomState(0))
+    donors, rows = permute_suspects(
+        view, tile, np.ones(len(table)), groups, np.random.RandomState(0)
+    )
     assert notes.any()
     outside = np.setdiff1d(np.flatnonzero(notes), view.suspects)
     np.testing.assert_array_equal(rows[:, outside], tile[donors][:, outside])
@@ -486,7 +488,7 @@ def test_verdicts_on_simulated_bias():
         data = make_site_footprint(1200, rate=rate, random_state=0)
         fitted = DCKM(4, suspects=data.suspects, n_init=3, random_state=0).fit(data.X)
         found[rate] = verdict(fitted, data.X)
-        assert found[rate] == diagnostics(fitted, data.X).verdict
+        assert found[rate] == diagnose(fitted, data.X).verdict
     # At rate 0 k-means on all columns finds the sites, and without them the groups.
     assert [each.word for each in found.values()] == ["helped", "helped"]
     assert [each.dropping_would_do for each in found.values()] == [True, False]
@@ -504,7 +506,7 @@ def test_kmeans_that_was_merely_stuck_does_not_flatter_the_model():
     # From its own starts alone k-means finds the sites here, at a higher inertia.
     data = make_site_footprint(1200, rate=0.0, random_state=1)
     fitted = DCKM(4, suspects=data.suspects, n_init=3, random_state=0).fit(data.X)
-    own = diagnostics(fitted, data.X)
+    own = diagnose(fitted, data.X)
     assert own.evidence.kept_variance < 1.01
     assert own.verdict.dropping_would_do
 
@@ -566,7 +568,7 @@ def test_audit_draws_rows_by_its_seed(monkeypatch):
 def test_audit_refuses_more_columns_than_it_can_compare(monkeypatch, footprint):
     from unskew.diagnostics import _audit
 
-    monkeypatch.setattr(_audit, "MOST_COLUMNS", 10)
+    monkeypatch.setattr(_audit, "MAX_COLUMNS", 10)
     with pytest.raises(ValueError, match="X has 40 columns"):
         audit(footprint.X)
 
@@ -592,7 +594,7 @@ def test_compare_puts_all_methods_side_by_side(footprint, model):
         model.imbalance_ / model.initial_imbalance_, rel=1e-3
     )
     assert sum(ours.sizes) == 600
-    assert own.summary == diagnostics(model, footprint.X).verdict
+    assert own.summary == diagnose(model, footprint.X).verdict
 
 
 def test_compare_says_why_a_method_has_no_row():
@@ -613,11 +615,11 @@ def test_rivals_agree_with_the_plain_baseline(footprint, found):
 
     dropped = PlainKMeans(4, suspects=footprint.suspects, n_init=2, random_state=0)
     labels = dropped.fit(footprint.X.astype(np.float32)).labels_
-    rival = next(r for r in found.rivals if r.name == METHODS["dropped"])
+    baseline = next(r for r in found.baselines if r.name == METHODS["dropped"])
     ours = adjusted_rand_score(labels, DCKM(
         4, suspects=footprint.suspects, n_init=2, random_state=0
     ).fit(footprint.X).labels_)  # fmt: skip
-    assert rival.agreement == pytest.approx(ours, abs=0.02)
+    assert baseline.agreement == pytest.approx(ours, abs=0.02)
 
 
 # ---------------------------------------------------------------------------------- real data
@@ -631,7 +633,7 @@ def test_nhanes_as_it_comes():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         fitted = DecorrelationWeights(suspects=["SurveyYr"]).fit(few, sample_weight=weights[::5])
-    seen = diagnostics(fitted, few, weights[::5])
+    seen = diagnose(fitted, few, weights[::5])
     assert plain(seen)
     assert plain(own)
     assert seen.settings.design_weights
@@ -647,7 +649,7 @@ def _nhanes():
 def test_effects_of_suspects_are_measured_on_corrected_columns():
     data = make_site_footprint(600, n_core=20, n_footprint=16, rate=0.6, random_state=0)
     fitted = DCKM(4, suspects=data.suspects, adjust="effects", n_init=2, random_state=0).fit(data.X)
-    own = diagnostics(fitted, data.X)
+    own = diagnose(fitted, data.X)
     assert plain(own)
     assert own.evidence.corrected
     assert own.evidence.kept_variance is None
@@ -666,7 +668,7 @@ def test_a_suspect_of_one_value_leaves_nothing_to_correct(model):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         said = verdict(model.fit(X), X)
-        assert diagnostics(model, X).verdict.word == "no effect"
+        assert diagnose(model, X).verdict.word == "no effect"
     assert said.word == "no effect"
     assert "one value only" in said.sentence
     assert not any("No suspect was named" in reason for reason in said.reasons)

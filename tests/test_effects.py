@@ -14,13 +14,13 @@ from unskew._effects import (
     WEIGHTS_ONLY,
     EffectsCandidate,
     EffectsFit,
-    lloyd,
+    effect_sources,
+    lloyd_with_effects,
     make_effects,
     regress_out,
     score,
     select,
     solve_jointly,
-    sources_of,
     with_effects,
 )
 from unskew._kmeans import Clusters, Distance, label
@@ -121,7 +121,7 @@ def test_inertia_does_not_rise_in_the_sweeps(rng):
     fit = EffectsFit(label(design.rows, distance, C), distance)
     values = [w @ fit.clusters.e]
     for _ in range(8):
-        fit = lloyd(design.rows, fit, w, 0.0, max_sweeps=1)
+        fit = lloyd_with_effects(design.rows, fit, w, 0.0, max_sweeps=1)
         values.append(w @ fit.clusters.e)
     assert (np.diff(values) <= 1e-9 * values[0]).all()
     assert values[-1] < 0.9 * values[0]
@@ -389,14 +389,14 @@ def test_new_rows_need_the_value_of_their_suspect(rng):
 
 def test_the_report_shows_what_a_site_does_to_the_columns(rng, tmp_path):
     pytest.importorskip("matplotlib")
-    from unskew.diagnostics import diagnostics
+    from unskew.diagnostics import diagnose
     from unskew.report import write_report
 
     site, y = rng.integers(0, 3, 400), rng.integers(0, 2, 400)
     x = 8 * y[:, None] + np.array([[0.0, 0], [0, 0], [0, 6]])[site] + rng.normal(size=(400, 2))
     table = pd.DataFrame(x, columns=["a", "b"]).assign(site=np.array(["1", "2", "3"])[site])
     model = DCKM(2, suspects=["site"], adjust="both", n_init=2, random_state=0).fit(table)
-    own = diagnostics(model, table)
+    own = diagnose(model, table)
     assert (own.effects[0].suspect, own.effects[0].feature) == ("site=3", "b")
     assert own.effects[0].effect > 0.5
     write_report(own, tmp_path / "r.html")
@@ -437,44 +437,49 @@ def test_wrong_parameters(how, message):
 
 
 # ------------------------------------------------------------------------ the choice of the end
-def an_end(start, tie=0.1, judged=1.0, explained=0.3, share=0.5, inertia=1.0):
+def make_candidate(init, association=0.1, score=1.0, explained=0.3, ess=0.5, inertia=1.0):
     solution = Solution(np.ones(1), None, 0.0, {}, 1, "")
     fit = EffectsFit(Clusters(np.zeros(1), np.array([inertia]), np.zeros((1, 1))), None)
-    return EffectsCandidate(start, solution, fit, None, explained, tie, share, judged)
+    return EffectsCandidate(init, solution, fit, None, explained, association, ess, score)
 
 
 def test_the_choice_is_the_rule_of_its_docstring():
     ends = [
-        an_end("raw", judged=1.0005, share=0.6),
-        an_end("regressed", judged=1.002, share=0.9),
-        an_end("weights", judged=1.0, share=0.4),
-        an_end(WEIGHTS_ONLY, judged=0.5, tie=0.81),
+        make_candidate("raw", score=1.0005, ess=0.6),
+        make_candidate("regressed", score=1.002, ess=0.9),
+        make_candidate("weights", score=1.0, ess=0.4),
+        make_candidate(WEIGHTS_ONLY, score=0.5, association=0.81),
     ]
-    assert select(ends, True).start == "raw"  # as good as the best, and worth more
-    assert select(ends[1:], True).start == "weights"
-    assert select([*ends[:3], ends[3]._replace(tie=0.79)], True).start == WEIGHTS_ONLY
-    unjudged = [end._replace(score=None) for end in ends]
-    unjudged[1] = unjudged[1]._replace(explained=0.4)
-    assert select(unjudged, True).start == "regressed"
-    unjudged[1] = unjudged[1]._replace(tie=0.79)  # 0.4 (1 - 0.79^4) < 0.3 (1 - 0.1^4)
-    assert select(unjudged, True).start != "regressed"
-    tied = [end._replace(tie=tie) for end, tie in zip(ends, (0.95, 0.9, 0.99, 1.0))]
-    assert select(tied, True).start == "regressed"
-    assert select([an_end("raw", inertia=2.0), an_end("regressed")], False).start == "regressed"
+    assert select(ends, True).init == "raw"  # as good as the best, and worth more
+    assert select(ends[1:], True).init == "weights"
+    assert select([*ends[:3], ends[3]._replace(association=0.79)], True).init == WEIGHTS_ONLY
+    unscored = [end._replace(score=None) for end in ends]
+    unscored[1] = unscored[1]._replace(explained=0.4)
+    assert select(unscored, True).init == "regressed"
+    unscored[1] = unscored[1]._replace(association=0.79)  # 0.4 (1 - 0.79^4) < 0.3 (1 - 0.1^4)
+    assert select(unscored, True).init != "regressed"
+    confounded = [
+        end._replace(association=value) for end, value in zip(ends, (0.95, 0.9, 0.99, 1.0))
+    ]
+    assert select(confounded, True).init == "regressed"
+    assert (
+        select([make_candidate("raw", inertia=2.0), make_candidate("regressed")], False).init
+        == "regressed"
+    )
 
 
-def test_ends_are_judged_under_the_weights_that_untie_the_suspects(rng):
+def test_candidates_are_scored_under_the_weights_that_balance_the_suspects(rng):
     X, y, site = tinted(rng)
     design, distance = make_distance(X, [5, 6, 7])
     rows, a, v = design.rows, design.a, rng.random(len(X))
-    source = sources_of(distance.effects, design.column_map) * 0
+    source = effect_sources(distance.effects, design.column_map) * 0
     problem = Problem(rows, None, distance, a, 1 / a, len(X), len(X), 0.0, 0.0, 0.0)
 
-    def end(start, labels, tie):
+    def end(init, labels, association):
         clusters = Clusters(labels.astype(np.int32), np.zeros(len(X)), np.zeros((3, 5)))
         solution = Solution(v, clusters, 0.0, {}, 1, "")
         return EffectsCandidate(
-            start, solution, EffectsFit(clusters, distance), problem, 0.0, tie, 1.0
+            init, solution, EffectsFit(clusters, distance), problem, 0.0, association, 1.0
         )
 
     ends = [end("raw", y, 0.0), end(WEIGHTS_ONLY, site, 0.5)]
@@ -484,13 +489,13 @@ def test_ends_are_judged_under_the_weights_that_untie_the_suspects(rng):
     for labels, one in zip((y, site), found):
         design, root = np.c_[np.eye(3)[labels], z], np.sqrt(v / v.sum())[:, None]
         left = root * (x - design @ np.linalg.lstsq(root * design, root * x, rcond=None)[0])
-        assert one.judged == pytest.approx((left**2).sum(), rel=1e-8)
+        assert one.score == pytest.approx((left**2).sum(), rel=1e-8)
     # Without a tie the design weights decide, whatever v is.
     found = score([end(WEIGHTS_ONLY, np.arange(120) % 1, 0.0)], source, 0.0)
     left = x - z @ np.linalg.lstsq(z, x, rcond=None)[0]
-    assert found[0].judged == pytest.approx((left**2).sum() / 120, rel=1e-8)
+    assert found[0].score == pytest.approx((left**2).sum() / 120, rel=1e-8)
     # Weights that untied nothing are no yardstick.
-    assert score([end(WEIGHTS_ONLY, site, 0.9)], source, 0.0)[0].judged is None
+    assert score([end(WEIGHTS_ONLY, site, 0.9)], source, 0.0)[0].score is None
 
 
 # --------------------------------------------------------------------------- what it is good for
@@ -521,7 +526,7 @@ def test_nothing_is_lost_without_bias_and_footprint(rng):
     assert model.effective_sample_size_ > 0.9
 
 
-def test_starts_are_told(data):
+def test_candidates_are_reported(data):
     model = fit(data.X, suspects=data.suspects)
     assert [one["init"] for one in model.candidates_] == [
         "raw",

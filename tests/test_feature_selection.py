@@ -15,7 +15,7 @@ from unskew.feature_selection._fsasl import l21_regression, project_on_simplex
 from unskew.feature_selection._graphs import nearest, ridge
 from unskew.feature_selection._lasso import converged_lasso
 from unskew.feature_selection._refs import column_graph, reconstruction_path
-from unskew.feature_selection._rufs import _Problem, local_learning_matrix
+from unskew.feature_selection._rufs import _RUFSProblem, local_learning_matrix
 
 REFERENCE = Path(__file__).parent / "reference" / "feature_selection"
 ALL = [VarianceSelector, LaplacianScore, REFS, FSASL, RUFS]
@@ -501,7 +501,7 @@ def test_rufs_takes_sparse_dense_or_lopsided_laplacians_alike():
 @pytest.mark.parametrize("step", ["_with_new_G", "_with_new_F"])
 def test_rufs_gradients_equal_central_differences(monkeypatch, step):
     X = planted(n=10, d=4)
-    problem = _Problem(X, local_learning_matrix(X, 3), 1.3, 0.7, 2.0)
+    problem = _RUFSProblem(X, local_learning_matrix(X, 3), 1.3, 0.7, 2.0)
     rng, caught = np.random.default_rng(0), []
     monkeypatch.setattr(
         "unskew.feature_selection._rufs._minimize_nonnegative",
@@ -526,7 +526,7 @@ def test_rufs_gradients_equal_central_differences(monkeypatch, step):
 
 def test_rufs_regression_step_is_a_minimum():
     X = planted(n=20, d=5)
-    problem = _Problem(X, local_learning_matrix(X, 3), 1.0, 0.5, 1.0)
+    problem = _RUFSProblem(X, local_learning_matrix(X, 3), 1.0, 0.5, 1.0)
     W, G, F = problem.start(np.repeat([0, 1], 10), 2)
     W = problem._with_new_W(W, G, F, steps=500, tol=1e-12)[0]
     best, rng = problem.terms(W, G, F).sum(), np.random.default_rng(0)

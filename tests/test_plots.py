@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unskew import DCKM
-from unskew.diagnostics import audit, compare, diagnostics
+from unskew.diagnostics import audit, compare, diagnose
 from unskew.simulate import make_site_footprint
 
 pytest.importorskip("matplotlib")
@@ -33,7 +33,7 @@ def fit(n_core, n_footprint, n=300):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = DCKM(4, suspects=data.suspects, n_init=1, random_state=0).fit(data.X)
-    return diagnostics(model, data.X)
+    return diagnose(model, data.X)
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +207,7 @@ def test_names_are_text_whatever_is_in_them():
     names = ["$x_1$", "a_b^c", "<b>", "\\frac", "名前", "x" * 80, *map(str, range(4))]
     table = pd.DataFrame(data.X.astype(float), columns=names)
     model = DCKM(2, suspects=names[-1], n_init=1, random_state=0).fit(table)
-    ax = plots.love_plot(diagnostics(model, table))
+    ax = plots.love_plot(diagnose(model, table))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # no font here has all letters
         draw(ax)

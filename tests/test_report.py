@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from unskew import DCKM, DecorrelationWeights
-from unskew.diagnostics import audit, compare, diagnostics
+from unskew.diagnostics import audit, compare, diagnose
 from unskew.report import page_of, to_html, to_json, to_markdown, write_report
 
 pytest.importorskip("matplotlib")
@@ -43,9 +43,9 @@ def kinds():
     model = DCKM(3, suspects="site", n_init=1, random_state=0).fit(table)
     weights = DecorrelationWeights(suspects="site").fit(table)
     return {
-        "fit": diagnostics(model, table),
-        "alone": diagnostics(model, table, against=False),
-        "weights": diagnostics(weights, table),
+        "fit": diagnose(model, table),
+        "alone": diagnose(model, table, against=False),
+        "weights": diagnose(weights, table),
         "audit": audit(table, suspects="site"),
         "comparison": compare(table, 3, suspects=["site", EVIL], n_init=1, random_state=0),
     }
@@ -232,5 +232,5 @@ def test_a_hundred_columns_and_many_rows_stay_far_under_two_megabytes():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(table)
-    html = to_html(diagnostics(model, table))
+    html = to_html(diagnose(model, table))
     assert len(html.encode()) < 1_000_000

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from unskew import DCKM
-from unskew.diagnostics import audit, compare, diagnostics
+from unskew.diagnostics import audit, compare, diagnose
 from unskew.report import write_report
 from unskew.simulate import make_site_footprint
 
@@ -34,7 +34,7 @@ def reports(tmp_path_factory):
         warnings.simplefilter("ignore")
         model = DCKM(4, suspects=suspects, n_init=1, random_state=0).fit(table)
         found = {
-            "fit": diagnostics(model, table),
+            "fit": diagnose(model, table),
             "audit": audit(table),
             "comparison": compare(table, 4, suspects=suspects, n_init=1, random_state=0),
         }

@@ -6,8 +6,8 @@ from scipy import sparse
 
 from unskew import DCKM, ConsensusDCKM, DecorrelationWeights, ParquetReader
 from unskew._data import sampling
-from unskew.diagnostics import audit, compare, diagnostics, verdict
-from unskew.diagnostics._view import read_fitted
+from unskew.diagnostics import audit, compare, diagnose, verdict
+from unskew.diagnostics._view import view_of_fit
 from unskew.metrics import effective_sample_size, kish_size
 from unskew.report import to_html, to_json
 from unskew.simulate import make_site_footprint
@@ -43,7 +43,7 @@ def few(monkeypatch):
 
 def test_few_rows_are_all_looked_at(data, model):
     assert sampling.sample_rows(data.X, None, 0).chosen is None
-    assert not any("drawn at random" in note for note in diagnostics(model, data.X).notes)
+    assert not any("drawn at random" in note for note in diagnose(model, data.X).notes)
 
 
 def test_fewer_rows_of_wide_ones_are_looked_at():
@@ -70,7 +70,7 @@ def test_rows_are_drawn_without_repeats_in_their_order_among_those_that_count(da
 
 
 def test_what_counts_all_rows_counts_all(data, model, few):
-    found = diagnostics(model, data.X)
+    found = diagnose(model, data.X)
     assert "Looked at 700 of 1,500 rows, drawn at random." in found.notes
     assert found.settings.n_rows == found.weights.n_rows == found.evidence.n_rows == 1500
     sizes = np.bincount(model.labels_, minlength=4)
@@ -91,9 +91,9 @@ def test_what_counts_all_rows_counts_all(data, model, few):
 
 
 def test_some_rows_say_nearly_what_all_rows_say(data, model, monkeypatch):
-    whole = diagnostics(model, data.X)
+    whole = diagnose(model, data.X)
     monkeypatch.setattr(sampling, "MAX_ROWS", 700)
-    part = diagnostics(model, data.X)
+    part = diagnose(model, data.X)
     assert part.verdict.word == whole.verdict.word == "helped"
     assert verdict(model, data.X).word == "helped"
     assert part.evidence.typical_after == pytest.approx(whole.evidence.typical_after, abs=0.05)
@@ -107,7 +107,7 @@ def test_a_cluster_of_which_no_row_was_drawn(data, monkeypatch):
     alone = model.labels_[0]
     assert (model.labels_ == alone).sum() == 2
     monkeypatch.setattr(sampling, "MAX_ROWS", 200)
-    found = diagnostics(model, X)
+    found = diagnose(model, X)
     assert sampling.sample_rows(X, None, 0).chosen.min() > 1
     assert found.clusters[alone].size == 2
     assert all(f.inside is None for f in found.clusters[alone].features)
@@ -117,14 +117,14 @@ def test_a_cluster_of_which_no_row_was_drawn(data, monkeypatch):
 
 def test_the_model_is_left_as_it_was(data, model, few):
     labels, weights = model.labels_.copy(), model.weights_.copy()
-    diagnostics(model, data.X)
+    diagnose(model, data.X)
     np.testing.assert_array_equal(model.labels_, labels)
     np.testing.assert_array_equal(model.weights_, weights)
 
 
 def test_rows_outside_memory_are_looked_at_as_those_in_it(data, model, few, tmp_path):
     np.save(tmp_path / "x.npy", data.X)
-    expected = diagnostics(model, data.X)
+    expected = diagnose(model, data.X)
     given = {
         "path": tmp_path / "x.npy",
         "memmap": np.load(tmp_path / "x.npy", mmap_mode="r"),
@@ -132,7 +132,7 @@ def test_rows_outside_memory_are_looked_at_as_those_in_it(data, model, few, tmp_
         "CSR": sparse.csr_array(data.X),
     }
     for name, X in given.items():
-        found = diagnostics(model, X)
+        found = diagnose(model, X)
         assert found.verdict == expected.verdict, name
         assert found.flow == expected.flow, name
         assert found.weights == expected.weights, name
@@ -165,15 +165,15 @@ def make_table(n=900):
 def test_tables_and_their_row_names(adjust, monkeypatch, tmp_path):
     table = make_table()
     model = DCKM(3, suspects=["site"], adjust=adjust, n_init=2, random_state=0).fit(table)
-    whole = diagnostics(model, table)
+    whole = diagnose(model, table)
     monkeypatch.setattr(sampling, "MAX_ROWS", 400)
-    found = diagnostics(model, table)
+    found = diagnose(model, table)
     assert found.weights == whole.weights
     assert found.weights.heaviest[0].index == f"p{found.weights.heaviest[0].position}"
     assert found.explained_variance == pytest.approx(whole.explained_variance, abs=0.03)
-    assert found.rivals[0].agreement == pytest.approx(whole.rivals[0].agreement, abs=0.1)
+    assert found.baselines[0].agreement == pytest.approx(whole.baselines[0].agreement, abs=0.1)
     pl.from_pandas(table).write_parquet(tmp_path / "t.parquet", row_group_size=128)
-    same = diagnostics(model, ParquetReader(tmp_path / "t.parquet"))
+    same = diagnose(model, ParquetReader(tmp_path / "t.parquet"))
     assert same.verdict == found.verdict
     assert same.features == found.features
 
@@ -182,16 +182,16 @@ def test_columns_far_from_0_are_moved_by_the_means_of_the_fit(data, few):
     X = data.X + np.random.default_rng(0).normal(1000, 1, data.X.shape)
     model = DCKM(4, suspects=data.suspects, adjust="both", n_init=1, random_state=0).fit(X)
     some = sampling.sample_rows(X, None, 0)
-    view = read_fitted(sampling.subset_model(model, some.chosen), some.X, None)
+    view = view_of_fit(sampling.subset_model(model, some.chosen), some.X, None)
     assert np.abs(model._shift).min() > 900
     np.testing.assert_array_equal(view.rows.shift, model._shift)
 
 
 def test_a_consensus_and_weights_alone(data, few):
     consensus = ConsensusDCKM(4, suspects=data.suspects, n_runs=4, random_state=0).fit(data.X)
-    assert diagnostics(consensus, data.X).verdict.word == "helped"
+    assert diagnose(consensus, data.X).verdict.word == "helped"
     weights = DecorrelationWeights(suspects=data.suspects).fit(data.X)
-    found = diagnostics(weights, data.X)
+    found = diagnose(weights, data.X)
     assert found.evidence.n_rows == 1500
     assert found.clusters == ()
 
@@ -199,15 +199,15 @@ def test_a_consensus_and_weights_alone(data, few):
 def test_design_weights_of_all_rows_are_asked_for(data, few):
     a = np.linspace(0.5, 2.0, 1500)
     model = DCKM(4, suspects=data.suspects, n_init=1, random_state=0).fit(data.X, sample_weight=a)
-    assert diagnostics(model, data.X, a).evidence.n_rows == 1500
+    assert diagnose(model, data.X, a).evidence.n_rows == 1500
     with pytest.raises(ValueError, match="sample_weight differs"):
-        diagnostics(model, data.X)
+        diagnose(model, data.X)
     with pytest.raises(ValueError, match="X has 900 rows but the model was fitted to 1500"):
         verdict(model, data.X[:900])
 
 
 def test_the_report_says_how_many_rows_were_looked_at(data, model, few):
-    page = to_html(diagnostics(model, data.X))
+    page = to_html(diagnose(model, data.X))
     assert "Looked at 700 of 1,500 rows" in page
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from .. import render
-from ..render import Table
+from ..render import ResultTable
 from ..runner import made_by, versions, write_rows
 from ._measure import QUIET, figure
 
@@ -109,7 +109,7 @@ def speed(folder: Path, cache: Path, *, quick: bool, command: str) -> list[Path]
         f"{QUIET:.0%} a time has no verdict, for the ratio may have moved either way. By CPU "
         "seconds: the same ratio in CPU seconds, one thread each (Dask: of all processes)."
     )
-    table = Table("Speed", list(COLUMNS.values()), cells)
+    table = ResultTable("Speed", list(COLUMNS.values()), cells)
     flat = [
         {**row, "figure": None if row["figure"] is None else float(row["figure"])} for row in rows
     ]

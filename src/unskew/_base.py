@@ -110,7 +110,7 @@ def weight_model_of(fit_problem: FitProblem, w: np.ndarray, e: np.ndarray) -> We
     return fit_weight_model(*subsample_problem(fit_problem.problem, w, e), concat_treatments(own))
 
 
-class _Decorrelator(CallbackSupportMixin, BaseEstimator):
+class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
     """What DecorrelationWeights and DCKM share: the door, the objective, the fitted numbers."""
 
     def __sklearn_tags__(self):

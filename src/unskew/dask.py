@@ -46,9 +46,9 @@ from ._parallel import one_blas_thread
 from .dckm import DCKM
 
 # Tasks under way per thread of the cluster: one at work, the others on their way to and from it.
-UNDER_WAY = 3
+MAX_IN_FLIGHT = 3
 # Seconds without a scheduler after which a fit gives up, and between two looks.
-PATIENCE, LOOK = 15.0, 2.0
+SCHEDULER_TIMEOUT, POLL_SECONDS = 15.0, 2.0
 
 
 class SchedulerGone(ConnectionError):
@@ -117,7 +117,7 @@ class Packed(NamedTuple):
             yield each if self.tuples else each[0]
 
 
-def some_rows(block: Any, which: np.ndarray) -> np.ndarray:
+def take_block_rows(block: Any, which: np.ndarray) -> np.ndarray:
     return block[which]
 
 
@@ -158,7 +158,7 @@ def length(frame: Any) -> int:
     return len(frame)
 
 
-def some_columns(frame: Any, names: list) -> Any:
+def select_columns(frame: Any, names: list) -> Any:
     return frame[names]
 
 
@@ -177,14 +177,14 @@ class Cluster:
     def submit(self, function: Callable, *arguments: Any) -> Any:
         """One task, whose key is its own: nothing is served from an earlier one."""
         dask = need("dask", "dask", "DaskDCKM")
-        self.look()
+        self.poll()
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
             if dask.is_dask_collection(arguments[0]):
                 task = dask.delayed(function, pure=False)(*arguments)
                 return self.client.compute(task, optimize_graph=False)
             return self.client.submit(function, *arguments, pure=False)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         if self.client.status in ("closed", "closing", "newly-created"):
             raise SchedulerGone(
                 f"the scheduler at {self.address} is gone (client is {self.client.status})"
@@ -197,7 +197,7 @@ class Cluster:
         since = None
         while True:
             try:
-                return future.result(timeout=LOOK)
+                return future.result(timeout=POLL_SECONDS)
             except TimeoutError:
                 if future.status == "error":
                     raise
@@ -211,7 +211,7 @@ class Cluster:
                 since = None
                 continue
             since = since or time.monotonic()
-            if self.client.status == "closed" or time.monotonic() - since > PATIENCE:
+            if self.client.status == "closed" or time.monotonic() - since > SCHEDULER_TIMEOUT:
                 raise SchedulerGone(
                     f"the scheduler at {self.address} has not answered for "
                     f"{time.monotonic() - since:.0f} s"
@@ -219,7 +219,7 @@ class Cluster:
 
     def in_order(self, calls: Iterable[Callable[[], Any]]) -> Iterator[Any]:
         """Results of tasks, in order; a bounded number is under way."""
-        self.look()
+        self.poll()
         try:
             threads = sum(self.client.nthreads().values())
         except (OSError, TimeoutError) as error:
@@ -227,13 +227,13 @@ class Cluster:
         waiting: deque[Any] = deque()
         for call in calls:
             waiting.append(call())
-            if len(waiting) >= UNDER_WAY * max(threads, 1):
+            if len(waiting) >= MAX_IN_FLIGHT * max(threads, 1):
                 yield self.result(waiting.popleft())
         while waiting:
             yield self.result(waiting.popleft())
 
 
-class Held(NamedTuple):
+class PersistedBlocks(NamedTuple):
     """Rows on a cluster: how to make each block, or a future of it.
 
     blocks   per block a future, or the arguments of make_block
@@ -265,25 +265,27 @@ def on_made_block(how: tuple, *arguments: Any) -> Any:
 
 
 def rows_of_made_block(how: tuple, which: np.ndarray) -> np.ndarray:
-    return some_rows(make_block(*how), which)
+    return take_block_rows(make_block(*how), which)
 
 
-class ClusterRows(TiledMatrix):
+class DistributedMatrix(TiledMatrix):
     """Rows whose blocks are on the workers; ``map`` sends one task per block."""
 
-    def __init__(self, X: Held, *, shift: np.ndarray | None = None, n_threads: int | None = None):
+    def __init__(
+        self, X: PersistedBlocks, *, shift: np.ndarray | None = None, n_threads: int | None = None
+    ):
         super().__init__(X, shift=shift, n_threads=1)
         self.chosen = list(range(len(X.sizes)))
 
     def __reduce__(self):
         return Shape, (self.n, self.d, self.dtype, self.shift)
 
-    def with_shift(self, shift: np.ndarray | None) -> ClusterRows:
-        return ClusterRows(self.X, shift=shift)
+    def with_shift(self, shift: np.ndarray | None) -> DistributedMatrix:
+        return DistributedMatrix(self.X, shift=shift)
 
-    def subsample(self, most: int) -> ClusterRows:
+    def subsample(self, most: int) -> DistributedMatrix:
         """Every so many-th block."""
-        few = ClusterRows(self.X, shift=self.shift)
+        few = DistributedMatrix(self.X, shift=self.shift)
         few.chosen = self.chosen[:: -(-self.n // most)]
         ends = bounds_from_sizes(self.X.sizes)
         step = tile_rows_of_blocks(self.d)
@@ -303,7 +305,7 @@ class ClusterRows(TiledMatrix):
         used = np.unique(of)
         cluster = self.X.cluster
         parts = cluster.in_order(
-            [lambda b=b: self._task(b, some_rows, which[of == b] - ends[b]) for b in used]
+            [lambda b=b: self._task(b, take_block_rows, which[of == b] - ends[b]) for b in used]
         )
         out = np.empty((which.size, self.d), dtype=self.dtype)
         for b, part in zip(used, parts):
@@ -313,7 +315,7 @@ class ClusterRows(TiledMatrix):
     def _task(self, block: int, function: Callable, *arguments: Any) -> Any:
         made = self.X.blocks[block]
         if isinstance(made, tuple):
-            function = {on_block: on_made_block, some_rows: rows_of_made_block}[function]
+            function = {on_block: on_made_block, take_block_rows: rows_of_made_block}[function]
         return self.X.cluster.submit(function, made, *arguments)
 
     def map(
@@ -364,7 +366,7 @@ class FrameReader:
 
     def read(self, number: int, columns: Any = None) -> Any:
         part, columns = self.parts[number], columns or self.columns
-        return self.cluster.result(self.cluster.submit(some_columns, part, list(columns)))
+        return self.cluster.result(self.cluster.submit(select_columns, part, list(columns)))
 
 
 class DaskDCKM(DCKM):
@@ -425,7 +427,7 @@ class DaskDCKM(DCKM):
                 "given by name, DaskDCKM(n_clusters=...)"
             )
         cluster = Cluster(client)
-        cluster.look()
+        cluster.poll()
         return cluster
 
     # ------------------------------------------------------------------------------------- door
@@ -451,15 +453,15 @@ class DaskDCKM(DCKM):
             items, load = list(range(len(source.starts) - 1)), source.load
             sizes = [stop - start for start, stop in pairwise(source.starts)]
         how = [(load, item, str(source.dtype), source.name, i) for i, item in enumerate(items)]
-        return self._held(cluster, how, sizes, d, source.dtype, source.name)
+        return self._persist(cluster, how, sizes, d, source.dtype, source.name)
 
-    def _held(self, cluster, how, sizes, d, dtype, name) -> Held:
+    def _persist(self, cluster, how, sizes, d, dtype, name) -> PersistedBlocks:
         blocks: list = how
         if self.persist:
             blocks = [cluster.submit(make_block, *each) for each in how]
-        return Held(cluster, blocks, list(map(int, sizes)), d, np.dtype(dtype), name)
+        return PersistedBlocks(cluster, blocks, list(map(int, sizes)), d, np.dtype(dtype), name)
 
-    def _array(self, X: Any, cluster: Cluster) -> Held:
+    def _array(self, X: Any, cluster: Cluster) -> PersistedBlocks:
         if X.ndim != 2:
             raise ValueError(f"X has shape {X.shape}; a dask array should have rows and columns")
         if len(X.chunks[1]) > 1:
@@ -470,7 +472,7 @@ class DaskDCKM(DCKM):
         if np.isnan(sizes).any():
             sizes = list(cluster.in_order([lambda p=p: cluster.submit(length, p) for p in parts]))
         blocks = self._made(cluster, as_given, parts, dtype, "dask array")
-        return Held(cluster, blocks, list(map(int, sizes)), d, dtype, "dask array")
+        return PersistedBlocks(cluster, blocks, list(map(int, sizes)), d, dtype, "dask array")
 
     def _made(self, cluster: Cluster, load: Callable, parts: list, dtype: Any, name: str) -> list:
         """Blocks of a dask collection: held by the workers, or recipes to be followed each time."""
@@ -488,26 +490,26 @@ class DaskDCKM(DCKM):
         return TableBlocks(FrameReader(cluster, parts, sizes, list(X.columns)))
 
     def _as_tiled(self, matrix: Any) -> Any:
-        if isinstance(matrix, Held):
-            return ClusterRows(matrix)
+        if isinstance(matrix, PersistedBlocks):
+            return DistributedMatrix(matrix)
         if isinstance(matrix, Blocks):
             # The workers hold what is encoded; nothing is kept on the driver's disk.
             load = matrix.load.made if isinstance(matrix.load, CachedBlocks) else matrix.load
             if isinstance(load, EncodedBlock):
-                return ClusterRows(self._encoded(matrix, load))
+                return DistributedMatrix(self._encoded(matrix, load))
         return super()._as_tiled(matrix)
 
-    def _encoded(self, matrix: Blocks, load: EncodedBlock) -> Held:
+    def _encoded(self, matrix: Blocks, load: EncodedBlock) -> PersistedBlocks:
         """Blocks of tables, encoded on the workers."""
         sizes = [stop - start for start, stop in pairwise(matrix.starts)]
         d, dtype, name = matrix.shape[1], matrix.dtype, matrix.name
         reader = load.reader
         if not isinstance(reader, FrameReader):
             how = [(load, i, str(dtype), name, i) for i in range(len(sizes))]
-            return self._held(self._cluster(), how, sizes, d, dtype, name)
+            return self._persist(self._cluster(), how, sizes, d, dtype, name)
         encode = EncodedFrame(load.encoder)
         blocks = self._made(reader.cluster, encode, reader.parts, dtype, name)
-        return Held(reader.cluster, blocks, sizes, d, dtype, name)
+        return PersistedBlocks(reader.cluster, blocks, sizes, d, dtype, name)
 
     # -------------------------------------------------------------------------------- afterwards
     def to_local(self) -> DCKM:

@@ -19,7 +19,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _effects, _kmeans, _solver
-from ._base import FIT_STACKLEVEL, _Decorrelator, rollback_on_error, verbose_logging, with_callbacks
+from ._base import (
+    FIT_STACKLEVEL,
+    BaseDecorrelator,
+    rollback_on_error,
+    verbose_logging,
+    with_callbacks,
+)
 from ._kmeans import Clusters, Distance, check_init, init_clusters
 from ._preprocessing import Design
 from ._solver import Snapshot, nested, open_checkpoint, pack_best, unpack_best
@@ -29,7 +35,7 @@ from ._validation import check_number, check_option, check_weights
 logger = logging.getLogger("unskew")
 
 
-class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, _Decorrelator):
+class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseDecorrelator):
     """Decorrelated k-means: clusters that do not follow how the data were gathered.
 
     Learns centres, labels and one weight per row together. With a = sample_weight, N = sum(a), w =

@@ -9,11 +9,11 @@ a note says how many are left out.
 Examples
 --------
 >>> from unskew import DCKM, plots
->>> from unskew.diagnostics import diagnostics
+>>> from unskew.diagnostics import diagnose
 >>> from unskew.simulate import make_site_footprint
 >>> data = make_site_footprint(300, random_state=0)
 >>> model = DCKM(4, suspects=data.suspects, n_init=1, random_state=0).fit(data.X)
->>> ax = plots.love_plot(diagnostics(model, data.X))
+>>> ax = plots.love_plot(diagnose(model, data.X))
 >>> ax.figure.savefig("love.svg")  # doctest: +SKIP
 """
 
@@ -403,7 +403,7 @@ def sample_flow(found: Any, ax: Axes | None = None) -> Axes:
                     fontsize=FONT, fontweight="bold")  # fmt: skip
             ax.text(edge + 0.06 * out, middle, f"{size:,.0f}", ha=side, va="center",
                     color=MUTED, fontsize=FONT - 1)  # fmt: skip
-    ax.text(-0.03, 1.03, flow.rival, ha="left", va="bottom", color=MUTED, fontsize=FONT - 1)
+    ax.text(-0.03, 1.03, flow.baseline, ha="left", va="bottom", color=MUTED, fontsize=FONT - 1)
     ax.text(1.03, 1.03, "unskew", ha="right", va="bottom", color=MUTED, fontsize=FONT - 1)
     ax.set_xlim(-0.22, 1.22)
     ax.set_ylim(-0.02, 1.1)

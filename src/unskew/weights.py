@@ -7,11 +7,11 @@ from typing import Any
 from sklearn.utils import check_random_state
 
 from . import _solver
-from ._base import _Decorrelator, rollback_on_error, verbose_logging, with_callbacks
+from ._base import BaseDecorrelator, rollback_on_error, verbose_logging, with_callbacks
 from ._solver import Snapshot, nested, open_checkpoint
 
 
-class DecorrelationWeights(_Decorrelator):
+class DecorrelationWeights(BaseDecorrelator):
     """Sample weights under which the columns of X stop predicting each other; no clusters.
 
     For each treatment j (a two-valued column, or one quantile bin of another column) and each

@@ -5,7 +5,7 @@ temporary name in its own folder and renames it, so that a reader never sees hal
 """
 
 from ._errors import FileError, need, one_line
-from ._read import READS, Table, check_options, index_columns, read_table
+from ._read import READS, InputTable, check_options, index_columns, read_table
 from ._write import (
     STANDARD,
     WRITES,
@@ -24,8 +24,8 @@ __all__ = [
     "STANDARD",
     "WRITES",
     "FileError",
+    "InputTable",
     "Outputs",
-    "Table",
     "check_options",
     "check_output",
     "index_columns",

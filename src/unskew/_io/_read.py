@@ -42,7 +42,7 @@ TEXT = ("csv", "tsv", "jsonl", "svmlight")
 
 
 @dataclass(frozen=True)
-class Table:
+class InputTable:
     """What was read: a frame from a file of tables, an array or CSR matrix from one of matrices.
 
     data : polars.DataFrame, ndarray (n, d) or scipy.sparse.csr_array
@@ -104,7 +104,7 @@ def read_table(
     encoding: str = "utf-8",
     variable: str | None = None,
     missing: tuple[str, ...] = (),
-) -> Table:
+) -> InputTable:
     """Read a table of any known format.
 
     Parameters
@@ -158,13 +158,13 @@ def read_table(
         content = _text.unpack(content, name, packed)
         if form != "svmlight":
             content = _text.as_utf8(content, name, encoding)
-            gaps = _text.GAPS + tuple(missing)
+            missing = _text.MISSING_WORDS + tuple(missing)
             if form == "jsonl":
-                data, first, notes = _text.read_jsonl(content, name, gaps)
+                data, first, notes = _text.read_jsonl(content, name, missing)
             else:
                 separator = "\t" if form == "tsv" else separator
                 data, first, notes = _text.read_csv(
-                    content, name, separator=separator, header=header, gaps=gaps
+                    content, name, separator=separator, header=header, missing=missing
                 )
         else:
             data = _svmlight(content, name)
@@ -175,10 +175,10 @@ def read_table(
     if not isinstance(data, np.ndarray) and not sp.issparse(data):
         data, names, more = _without_index(data, name)
         notes = notes + more
-        _text.check_names(list(names), name)
+        _text.check_column_names(list(names), name)
     if data.shape[0] == 0 or data.shape[1] == 0:
         raise FileError(f"{name}: has {data.shape[0]} rows and {data.shape[1]} columns")
-    return Table(data, tuple(names), name, form, size, digest, first, tuple(notes))
+    return InputTable(data, tuple(names), name, form, size, digest, first, tuple(notes))
 
 
 # ------------------------------------------------------------------------------ where and what
@@ -349,7 +349,7 @@ def _npz(where: Any, name: str, variable: str | None) -> Any:
         if isinstance(error, FileError):
             raise
         raise FileError(f"{name}: cannot be read as npz: {_no_pickle(error)}") from error
-    return _matrix(_choose(found, variable, name), name)
+    return _matrix(_choose_variable(found, variable, name), name)
 
 
 def _mat(where: Any, name: str, variable: str | None) -> Any:
@@ -366,7 +366,7 @@ def _mat(where: Any, name: str, variable: str | None) -> Any:
     found = {k: v for k, v in found.items() if not k.startswith("__")}
     if variable is not None and variable not in found:
         raise _no_such_variable(name, variable, set(found))
-    return _matrix(_choose(found, variable, name), name)
+    return _matrix(_choose_variable(found, variable, name), name)
 
 
 def _svmlight(content: bytes, name: str) -> Any:
@@ -390,7 +390,7 @@ def _no_such_variable(name: str, variable: str, names: set[str]) -> FileError:
     )
 
 
-def _choose(found: dict[str, Any], variable: str | None, name: str) -> Any:
+def _choose_variable(found: dict[str, Any], variable: str | None, name: str) -> Any:
     if variable is not None:
         return found[variable]
 

@@ -21,7 +21,7 @@ import numpy as np
 from ._errors import FileError, need, one_line
 
 # "None" is not among them: NHANES has it as an answer (days depressed: None, Several, Most).
-GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 
 SEPARATORS = (",", ";", "\t")
 CHUNK = 1 << 26  # bytes that are looked at together
@@ -82,7 +82,7 @@ def guess_separator(content: bytes) -> str:
 
 
 def read_csv(
-    content: bytes, name: str, *, separator: str | None, header: bool, gaps: tuple[str, ...]
+    content: bytes, name: str, *, separator: str | None, header: bool, missing: tuple[str, ...]
 ) -> tuple[Any, int | None, list[str]]:
     """(frame, line of the first row or None where rows are not lines, notes)."""
     if not content.strip():
@@ -114,8 +114,8 @@ def read_csv(
     first = 1 + int(header) if regular else None
     unnamed = [n for n, cell in zip(names, cells) if header and not cell.strip()]
     # Where ; separates, the comma is free for decimals (as in R's read.csv2).
-    frame, more = settle(
-        frame, name, first, gaps, numbers=True, decimal_comma=given_separator == ";"
+    frame, more = infer_types(
+        frame, name, first, missing, numbers=True, decimal_comma=given_separator == ";"
     )
     empty = [n for n in unnamed if frame[n].null_count() == len(frame)]
     if empty:
@@ -194,13 +194,13 @@ def _rewritten(content: bytes, name: str, separator: str) -> bytes:
                 continue  # blanks or separators alone, as spreadsheets leave them at the end
             raise FileError(
                 f"{name}: line {line}: {len(record)} field{'s' * (len(record) != 1)}, but the "
-                f"first line has {wide} (separator {_spoken(separator)})"
+                f"first line has {wide} (separator {_describe_separator(separator)})"
             )
         writer.writerow(record)
     return out.getvalue().encode("utf-8")
 
 
-def _spoken(separator: str) -> str:
+def _describe_separator(separator: str) -> str:
     return "tab" if separator == "\t" else repr(separator)
 
 
@@ -208,7 +208,7 @@ def _column_names(cells: list[str], name: str, header: bool, notes: list[str]) -
     if not header:
         return [f"c{j}" for j in range(len(cells))]
     names = [cell.strip() or f"c{j}" for j, cell in enumerate(cells)]
-    check_names(names, name)
+    check_column_names(names, name)
     if all(re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", cell.strip()) for cell in cells):
         notes.append(
             f"{name}: the first line holds only numbers and was taken as names of columns; "
@@ -217,7 +217,7 @@ def _column_names(cells: list[str], name: str, header: bool, notes: list[str]) -
     return names
 
 
-def check_names(names: list[str], name: str) -> None:
+def check_column_names(names: list[str], name: str) -> None:
     seen: dict[str, int] = {}
     for j, column in enumerate(names):
         if column in seen:
@@ -231,11 +231,11 @@ def check_names(names: list[str], name: str) -> None:
 # ---------------------------------------------------------------------------------------- types
 
 
-def settle(
+def infer_types(
     frame: Any,
     name: str,
     first: int | None,
-    gaps: tuple[str, ...],
+    missing: tuple[str, ...],
     *,
     numbers: bool,
     decimal_comma: bool = False,
@@ -255,7 +255,7 @@ def settle(
             columns.append(column)
             continue
         text = column.str.strip_chars()
-        text = text.set(text.is_in(list(gaps)).fill_null(False), None)
+        text = text.set(text.is_in(list(missing)).fill_null(False), None)
         columns.append(_typed(text, name, first, numbers, decimal_comma, notes))
     return pl.DataFrame(columns), notes
 
@@ -309,7 +309,7 @@ def _mixed(text: Any, values: Any, name: str, first: int | None, filled: int, go
 # ---------------------------------------------------------------------------------------- jsonl
 
 
-def read_jsonl(content: bytes, name: str, gaps: tuple[str, ...]) -> tuple[Any, None, list[str]]:
+def read_jsonl(content: bytes, name: str, missing: tuple[str, ...]) -> tuple[Any, None, list[str]]:
     """One json object per line; a key that is absent is a gap."""
     polars = need("polars", "io", "reading tables")
     if not content.strip():
@@ -320,7 +320,7 @@ def read_jsonl(content: bytes, name: str, gaps: tuple[str, ...]) -> tuple[Any, N
         frame = _jsonl_by_line(content, name, polars)
     if not frame.width or not len(frame):
         raise FileError(f"{name}: has no rows with values")
-    frame, notes = settle(frame, name, None, gaps, numbers=False)
+    frame, notes = infer_types(frame, name, None, missing, numbers=False)
     return frame, None, notes
 
 

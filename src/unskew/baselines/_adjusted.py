@@ -8,10 +8,10 @@ import numpy as np
 
 from .._validation import check_option
 from ..weights import DecorrelationWeights
-from ._base import _dense, _KMeansFromStart
+from ._base import BaselineKMeans, _dense
 
 
-class DecorrelatedKMeans(_KMeansFromStart):
+class DecorrelatedKMeans(BaselineKMeans):
     """Weights that decorrelate the columns first, weighted k-means after (Dec+KM of the paper).
 
     The two-step rival of DCKM: DecorrelationWeights, which know nothing of clusters, then
@@ -110,7 +110,7 @@ class DecorrelatedKMeans(_KMeansFromStart):
         return a * model.weights_  # under "paper" a is 0 or 1, and weights_ 0 with it
 
 
-class RegressOutKMeans(_KMeansFromStart):
+class RegressOutKMeans(BaselineKMeans):
     """k-means after regressing the suspects out of every other column.
 
     With z the suspects and x the other columns of a row, the (weighted) least-squares fit of x on z

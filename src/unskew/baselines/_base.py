@@ -29,7 +29,7 @@ from .._preprocessing import column_stats
 from .._validation import check_number, check_weights, find_columns
 
 
-class _KMeansFromStart(
+class BaselineKMeans(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
 ):
     """scikit-learn's k-means from the starts of this package, in a space that a subclass learns.
@@ -38,8 +38,8 @@ class _KMeansFromStart(
     space is more than the columns ``_columns``, ``_to_space``, ``_new_to_space``, ``_centres_of``.
     """
 
-    _least_rows = 1
-    _start_on_all = False  # or on the columns of the distance
+    _min_rows = 1
+    _init_on_all = False  # or on the columns of the distance
 
     def __init__(self, n_clusters, init, n_init, max_iter, tol, random_state):
         self.n_clusters = n_clusters
@@ -112,7 +112,7 @@ class _KMeansFromStart(
             accept_sparse="csr" if get_tags(self).input_tags.sparse else False,
             dtype=[np.float64, np.float32],
             order="C",
-            ensure_min_samples=self._least_rows,
+            ensure_min_samples=self._min_rows,
         )
         n, d = X.shape
         a, K = check_weights(sample_weight, n), self.n_clusters
@@ -129,13 +129,13 @@ class _KMeansFromStart(
         if isinstance(init, str) and init == "principal":
             # Before the space is changed: one partition for all methods. (And whitened data have
             # no first component.)
-            columns = np.arange(d) if self._start_on_all else self._columns
+            columns = np.arange(d) if self._init_on_all else self._columns
             init = _kmeans.init_principal(everything, Distance(columns), a, K)
         elif not isinstance(init, str) and init.ndim == 2:
             init = self._to_space(init.astype(X.dtype)).astype(np.float64)
         rows = as_tiled(self._to_space(everything.X), 1)
         distance = Distance(np.arange(rows.d))
-        C, self.n_iter_ = self._best_of_starts(rows, distance, a, w, init, seeds[:-1])
+        C, self.n_iter_ = self._best_of_restarts(rows, distance, a, w, init, seeds[:-1])
         self._centres = C
         self.labels_, e, _ = _kmeans.label(rows, distance, C)
         self.inertia_ = float(w @ e)
@@ -158,7 +158,7 @@ class _KMeansFromStart(
             )
         return self
 
-    def _best_of_starts(self, rows, distance, a, w, init, seeds) -> tuple[np.ndarray, int]:
+    def _best_of_restarts(self, rows, distance, a, w, init, seeds) -> tuple[np.ndarray, int]:
         """Centres and iterations of the start that ends with the lowest inertia.
 
         A start is drawn with the design weights a, by all methods alike; the means of its

@@ -19,10 +19,10 @@ from .._arrays import add_up
 from .._data.tiled import as_tiled
 from .._preprocessing import column_stats
 from .._validation import check_number
-from ._base import _KMeansFromStart
+from ._base import BaselineKMeans
 
 
-class PlainKMeans(_KMeansFromStart):
+class PlainKMeans(BaselineKMeans):
     """k-means on all columns, or without the suspects: the baseline of baselines.
 
     scikit-learn's KMeans from the starts of DCKM. When every biased column is known, leaving them
@@ -80,7 +80,7 @@ class PlainKMeans(_KMeansFromStart):
         return a
 
 
-class PCAKMeans(_KMeansFromStart):
+class PCAKMeans(BaselineKMeans):
     """k-means on the first principal components (PCA+KM of the paper).
 
     scikit-learn's PCA, then k-means on z = components (x - mean), each divided by its standard
@@ -112,8 +112,8 @@ class PCAKMeans(_KMeansFromStart):
     (2, (3, 4))
     """
 
-    _least_rows = 2
-    _start_on_all = True
+    _min_rows = 2
+    _init_on_all = True
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class PCAKMeans(_KMeansFromStart):
         return self.pca_.inverse_transform(C)
 
 
-class DropKMeans(_KMeansFromStart):
+class DropKMeans(BaselineKMeans):
     """k-means without the columns that repeat another one (Drop+KM of the paper).
 
     From left to right, a column is kept unless |r| with a column kept before exceeds
@@ -198,7 +198,7 @@ class DropKMeans(_KMeansFromStart):
     (array([0, 1, 3]), 1)
     """
 
-    _start_on_all = True
+    _init_on_all = True
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class DropKMeans(_KMeansFromStart):
         return a
 
 
-class SelectKMeans(_KMeansFromStart):
+class SelectKMeans(BaselineKMeans):
     """k-means on the columns that a selector chooses without labels.
 
     Parameters
@@ -271,7 +271,7 @@ class SelectKMeans(_KMeansFromStart):
     array([0, 2])
     """
 
-    _start_on_all = True
+    _init_on_all = True
 
     def __init__(
         self,

@@ -16,9 +16,9 @@ import typer
 from .. import __version__
 from .._io import FileError
 from . import _commands, _demo
-from ._console import Voice, in_flags
-from ._options import Talk, flattened
-from ._session import Run
+from ._console import Terminal, in_flags
+from ._options import OutputOptions, flattened
+from ._session import Session
 
 UsageError = typer.BadParameter.__mro__[1]  # typer brings its own copy of click, or did not
 
@@ -60,10 +60,10 @@ def _top(
 def add(body: Callable[..., int], examples: str) -> None:
     """Make a verb of a function `body(run, ...)` that returns an exit code."""
 
-    def call(context: typer.Context, talk: Talk, given: dict[str, Any]) -> int:
+    def call(context: typer.Context, talk: OutputOptions, given: dict[str, Any]) -> int:
         with guard(body.__name__, talk.debug):
-            run = Run(context, talk)
-            with run.voice.warnings_as_lines():
+            run = Session(context, talk)
+            with run.terminal.warnings_as_lines():
                 return body(run, **given)
         return 2
 
@@ -86,7 +86,7 @@ class Quit(Exception):
 @contextlib.contextmanager
 def guard(verb: str, debug: bool) -> Iterator[None]:
     """Errors become one line and an exit code; with --debug the traceback stands before it."""
-    voice = Voice(verb)
+    terminal = Terminal(verb)
     try:
         yield
     except BrokenPipeError:
@@ -96,7 +96,7 @@ def guard(verb: str, debug: bool) -> Iterator[None]:
         raise Quit(141) from None
     except KeyboardInterrupt as error:
         ended = isinstance(error, Terminated)
-        voice.error("ended from outside" if ended else "stopped by Ctrl-C")
+        terminal.error("ended from outside" if ended else "stopped by Ctrl-C")
         raise Quit(143 if ended else 130) from None
     except (typer.Exit, typer.Abort, UsageError):
         raise
@@ -112,7 +112,7 @@ def guard(verb: str, debug: bool) -> Iterator[None]:
         elif not expected:
             words = f"a fault in unskew: {type(error).__name__}: {words}"
             words += "" if debug else "; --debug shows where"
-        voice.error(words)
+        terminal.error(words)
         raise Quit(2) from None
 
 

@@ -1,4 +1,4 @@
-"""DATA that is read block by block in each pass: what `_files.Table` is for a file in memory."""
+"""DATA that is read block by block in each pass: what `_files.InputTable` is for a file in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .._data import sources
 from .._data.sources import NpyFile, ParquetReader, check_cache
 from .._data.tiled import split_range
 from .._io import READS, FileError, check_options, index_columns, need
-from ._options import Reading
+from ._options import ReadOptions
 
 # Bytes of a block of a matrix of which some columns are read.
 BLOCK = 2**26
@@ -26,7 +26,7 @@ class BlockTable:
 
     source : ParquetReader or NpyFile
     cache : folder for encoded blocks, or None
-    Other fields and methods are those of `_files.Table`.
+    Other fields and methods are those of `_files.InputTable`.
     """
 
     source: Any
@@ -88,7 +88,7 @@ class SomeColumns:
         return np.ascontiguousarray(self.matrix.read(*self.bounds[number])[:, self.which])
 
 
-def open_blocks(source: str, reading: Reading) -> BlockTable:
+def open_blocks(source: str, reading: ReadOptions) -> BlockTable:
     """Open what can be read block by block; anything else is an error that says what can be."""
     path = Path(source)
     if source == "-":

@@ -8,31 +8,31 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from .._io import FileError, Table, table_bytes
+from .._io import FileError, InputTable, table_bytes
 from . import _tables
 from ._block_table import BlockTable
 from ._config import nearest
 from ._inputs import Study, find, make_encoder, make_study, named, one, read_margins, row_names
 from ._options import (
     DATA,
-    Bias,
-    Checkpoint,
-    Checks,
-    Choice,
-    Clusters,
-    Coding,
-    Id,
-    Labels,
-    Model,
-    Reading,
-    Report,
-    Runs,
-    Starts,
-    Steps,
-    Strengths,
-    Weights,
+    CheckOptions,
+    CheckpointOptions,
+    ClusterOptions,
+    ColumnOptions,
+    EncodingOptions,
+    IdOptions,
+    InitOptions,
+    IterOptions,
+    LabelOptions,
+    ModelOptions,
+    ReadOptions,
+    ReportOptions,
+    RunOptions,
+    StrengthOptions,
+    SuspectOptions,
+    WeightOptions,
 )
-from ._session import Run
+from ._session import Session
 
 MODEL = Annotated[
     str,
@@ -41,22 +41,22 @@ MODEL = Annotated[
 
 
 def fit(
-    run: Run,
+    run: Session,
     data: DATA,
-    clusters: Runs,
-    bias: Bias,
-    choice: Choice,
-    rows: Id,
-    report: Report,
-    labels: Labels,
-    weights: Weights,
-    model: Model,
-    checks: Checks,
-    strengths: Strengths,
-    starts: Starts,
-    coding: Coding,
-    reading: Reading,
-    keeping: Checkpoint,
+    clusters: RunOptions,
+    bias: SuspectOptions,
+    choice: ColumnOptions,
+    rows: IdOptions,
+    report: ReportOptions,
+    labels: LabelOptions,
+    weights: WeightOptions,
+    model: ModelOptions,
+    checks: CheckOptions,
+    strengths: StrengthOptions,
+    starts: InitOptions,
+    coding: EncodingOptions,
+    reading: ReadOptions,
+    keeping: CheckpointOptions,
 ) -> int:
     """Cluster a table: k-means and weights that decorrelate, learned together.
 
@@ -94,7 +94,7 @@ def fit(
         _write_report(run, found, report.report)
     failed = _failed(estimator, found, checks)
     shown = named(estimator, study)
-    run.voice.show(_tables.fit_summary(study, shown, found, seconds, run.written))
+    run.terminal.show(_tables.fit_summary(study, shown, found, seconds, run.written))
     _tell(run, failed)
     run.document(
         data=_tables.described(study, estimator),
@@ -106,20 +106,20 @@ def fit(
 
 
 def weigh(
-    run: Run,
+    run: Session,
     data: DATA,
-    bias: Bias,
-    choice: Choice,
-    rows: Id,
-    weights: Weights,
-    report: Report,
-    model: Model,
-    checks: Checks,
-    strengths: Strengths,
-    coding: Coding,
-    steps: Steps,
-    reading: Reading,
-    keeping: Checkpoint,
+    bias: SuspectOptions,
+    choice: ColumnOptions,
+    rows: IdOptions,
+    weights: WeightOptions,
+    report: ReportOptions,
+    model: ModelOptions,
+    checks: CheckOptions,
+    strengths: StrengthOptions,
+    coding: EncodingOptions,
+    steps: IterOptions,
+    reading: ReadOptions,
+    keeping: CheckpointOptions,
 ) -> int:
     """Weights alone: one per row, under which columns stop predicting each other.
 
@@ -150,7 +150,7 @@ def weigh(
         _write_report(run, found, report.report)
     failed = _failed(estimator, found, checks)
     shown = named(estimator, study)
-    run.voice.show(_tables.fit_summary(study, shown, found, seconds, run.written))
+    run.terminal.show(_tables.fit_summary(study, shown, found, seconds, run.written))
     _tell(run, failed)
     result = _tables.fitted(shown, seconds)
     if place is None:
@@ -165,14 +165,14 @@ def weigh(
 
 
 def predict(
-    run: Run,
+    run: Session,
     model: MODEL,
     data: DATA,
-    rows: Id,
-    choice: Choice,
-    labels: Labels,
-    weights: Weights,
-    reading: Reading,
+    rows: IdOptions,
+    choice: ColumnOptions,
+    labels: LabelOptions,
+    weights: WeightOptions,
+    reading: ReadOptions,
 ) -> int:
     """Clusters of other rows, by a model that fit has stored.
 
@@ -192,7 +192,7 @@ def predict(
         X = _for_model(table, estimator, choice, rows)
         ids = row_names(table, one(table, rows.id, "--id"))
         found = learned = None
-        with run.about(table.name), run.voice.working("predicting"):
+        with run.about(table.name), run.terminal.working("predicting"):
             if hasattr(estimator, "predict"):
                 found = estimator.predict(X)
             elif place is not None:
@@ -207,7 +207,7 @@ def predict(
     if found is not None:
         sizes = np.bincount(found, minlength=estimator._K)
         result["sizes"] = [int(size) for size in sizes]
-        run.voice.show(_tables.predicted(table, sizes, run.written))
+        run.terminal.show(_tables.predicted(table, sizes, run.written))
         if place is None:
             result["labels"] = [int(label) for label in found]
     run.document(result=result)
@@ -215,13 +215,13 @@ def predict(
 
 
 def audit(
-    run: Run,
+    run: Session,
     data: DATA,
-    bias: Bias,
-    choice: Choice,
-    report: Report,
-    coding: Coding,
-    reading: Reading,
+    bias: SuspectOptions,
+    choice: ColumnOptions,
+    report: ReportOptions,
+    coding: EncodingOptions,
+    reading: ReadOptions,
 ) -> int:
     """Look before clustering: which columns predict each other, and is it worth decorrelating.
 
@@ -230,8 +230,8 @@ def audit(
     from ..diagnostics import audit as look
 
     with run.outputs([data], report=report.report):
-        study = make_study(run.read(data, reading), choice, bias, Id())
-        with run.about(study.table.name), run.voice.working("looking at pairs of columns"):
+        study = make_study(run.read(data, reading), choice, bias, IdOptions())
+        with run.about(study.table.name), run.terminal.working("looking at pairs of columns"):
             found = look(
                 study.X,
                 suspects=study.suspects,
@@ -241,22 +241,22 @@ def audit(
                 feature_names=None if study.table.is_frame else study.names,
             )
         _write_report(run, found, report.report)
-    run.voice.show(_tables.audit_summary(found, run.written))
+    run.terminal.show(_tables.audit_summary(found, run.written))
     run.document(audit=_tables.plain(found))
     return 0
 
 
 def compare(
-    run: Run,
+    run: Session,
     data: DATA,
-    clusters: Clusters,
-    bias: Bias,
-    choice: Choice,
-    report: Report,
-    strengths: Strengths,
-    starts: Starts,
-    coding: Coding,
-    reading: Reading,
+    clusters: ClusterOptions,
+    bias: SuspectOptions,
+    choice: ColumnOptions,
+    report: ReportOptions,
+    strengths: StrengthOptions,
+    starts: InitOptions,
+    coding: EncodingOptions,
+    reading: ReadOptions,
 ) -> int:
     """Why not just drop the column? Several methods side by side on the same table.
 
@@ -265,11 +265,11 @@ def compare(
     from ..diagnostics import compare as side_by_side
 
     with run.outputs([data], report=report.report):
-        study = make_study(run.read(data, reading), choice, bias, Id())
+        study = make_study(run.read(data, reading), choice, bias, IdOptions())
         parameters = _parameters(run, study, strengths, coding, starts.max_iter)
         for name in ("suspects", "verbose"):
             parameters.pop(name)
-        with run.about(study.table.name), run.voice.working("fitting each method"):
+        with run.about(study.table.name), run.terminal.working("fitting each method"):
             found = side_by_side(
                 study.X,
                 clusters.clusters,
@@ -283,7 +283,7 @@ def compare(
                 **parameters,
             )
         _write_report(run, found, report.report)
-    run.voice.show(_tables.comparison_summary(found, run.written))
+    run.terminal.show(_tables.comparison_summary(found, run.written))
     run.document(comparison=_tables.plain(found))
     return 0
 
@@ -292,7 +292,7 @@ def compare(
 
 
 def _parameters(
-    run: Run, study: Study, strengths: Strengths, coding: Coding, max_iter: int
+    run: Session, study: Study, strengths: StrengthOptions, coding: EncodingOptions, max_iter: int
 ) -> dict[str, Any]:
     """What DCKM and DecorrelationWeights have in common."""
     asked = {
@@ -301,7 +301,7 @@ def _parameters(
         "tol": strengths.tol,
     }
     return {name: value for name, value in asked.items() if value is not None} | {
-        "min_effective_sample_size": strengths.effective_size_floor,
+        "min_effective_sample_size": strengths.effective_size_bound,
         "margins": read_margins(study, strengths.margin),
         "encoder": make_encoder(study, coding),
         "n_bins": strengths.bins,
@@ -309,11 +309,11 @@ def _parameters(
         "n_threads": strengths.threads,
         "random_state": coding.seed,
         "suspects": study.suspects,
-        "verbose": 0 if run.voice.quiet else 2,
+        "verbose": 0 if run.terminal.quiet else 2,
     }
 
 
-def _estimator(clusters: Runs, starts: Starts, parameters: dict[str, Any]) -> Any:
+def _estimator(clusters: RunOptions, starts: InitOptions, parameters: dict[str, Any]) -> Any:
     """DCKM, or a consensus of runs."""
     from .. import DCKM, ConsensusDCKM
 
@@ -329,46 +329,48 @@ def _estimator(clusters: Runs, starts: Starts, parameters: dict[str, Any]) -> An
     return ConsensusDCKM(given, n_runs=clusters.runs, adjust=starts.adjust.value, **parameters)
 
 
-def _one_fit(starts: Starts) -> str:
+def _one_fit(starts: InitOptions) -> str:
     """How one fit neutralises suspects; auto is a matter of --runs."""
     return "weights" if starts.adjust.value == "auto" else starts.adjust.value
 
 
-def _number_of_starts(starts: Starts) -> dict[str, Any]:
+def _number_of_starts(starts: InitOptions) -> dict[str, Any]:
     return {} if starts.n_init is None else {"n_init": starts.n_init}
 
 
-def _fit(run: Run, study: Study, estimator: Any, n_starts: int, max_iter: int) -> float:
+def _fit(run: Session, study: Study, estimator: Any, n_starts: int, max_iter: int) -> float:
     table, begin = study.table, time.monotonic()
     if isinstance(table, BlockTable) and table.is_decoded_often(len(study.names)):
-        run.voice.line(
+        run.terminal.line(
             f"unskew {run.verb}: {table.name} is decoded anew in each pass; --cache FOLDER does it "
             "once"
         )
-    with run.about(study.table.name), run.voice.fitting(n_starts, max_iter):
+    with run.about(study.table.name), run.terminal.fitting(n_starts, max_iter):
         estimator.fit(study.X, sample_weight=study.sample_weight)
     return time.monotonic() - begin
 
 
-def _diagnose(run: Run, study: Study, estimator: Any, report: Report, checks: Checks) -> Any:
+def _diagnose(
+    run: Session, study: Study, estimator: Any, report: ReportOptions, checks: CheckOptions
+) -> Any:
     """Diagnostics, unless nobody would see them: --quiet without report, check or json."""
     asked = report.report is not None or checks.fail_on is not None or run.talk.json
-    if run.voice.quiet and not asked:
+    if run.terminal.quiet and not asked:
         return None
-    from ..diagnostics import diagnostics
+    from ..diagnostics import diagnose
 
     words = "comparing with k-means" if hasattr(estimator, "labels_") else "measuring"
-    with run.about(study.table.name), run.voice.working(words):
-        return diagnostics(named(estimator, study), study.X, study.sample_weight)
+    with run.about(study.table.name), run.terminal.working(words):
+        return diagnose(named(estimator, study), study.X, study.sample_weight)
 
 
-def _check_checks(checks: Checks) -> None:
+def _check_checks(checks: CheckOptions) -> None:
     share = checks.min_effective_sample_size
     if share is not None and not 0 < share <= 1:
         raise FileError(f"--min-effective-sample-size {share:g} should be in (0, 1]")
 
 
-def _failed(estimator: Any, found: Any, checks: Checks) -> list[str]:
+def _failed(estimator: Any, found: Any, checks: CheckOptions) -> list[str]:
     failed = []
     share, size = checks.min_effective_sample_size, estimator.effective_sample_size_
     if share is not None and size < share:
@@ -382,9 +384,9 @@ def _failed(estimator: Any, found: Any, checks: Checks) -> list[str]:
     return failed
 
 
-def _tell(run: Run, failed: list[str]) -> None:
+def _tell(run: Session, failed: list[str]) -> None:
     for sentence in failed:
-        run.voice.error(f"check failed: {sentence}")
+        run.terminal.error(f"check failed: {sentence}")
 
 
 def _table(path: str, ids: tuple[str, Any], **columns: Any) -> bytes:
@@ -392,7 +394,7 @@ def _table(path: str, ids: tuple[str, Any], **columns: Any) -> bytes:
     return table_bytes(path, {name: values, **columns})
 
 
-def _write_weights(run: Run, study: Study, estimator: Any, path: str | None) -> None:
+def _write_weights(run: Session, study: Study, estimator: Any, path: str | None) -> None:
     if path is None:
         return
     columns = {"weight": estimator.weights_}
@@ -401,7 +403,7 @@ def _write_weights(run: Run, study: Study, estimator: Any, path: str | None) -> 
     run.write("--weights", path, _table(path, study.ids, **columns))
 
 
-def _write_model(run: Run, estimator: Any, path: str | None) -> None:
+def _write_model(run: Session, estimator: Any, path: str | None) -> None:
     if path is None:
         return
     from .. import save
@@ -410,19 +412,21 @@ def _write_model(run: Run, estimator: Any, path: str | None) -> None:
     run.write("--model", path, lambda place: save(estimator, place))
 
 
-def _write_report(run: Run, found: Any, path: str | None) -> None:
+def _write_report(run: Session, found: Any, path: str | None) -> None:
     if path is None:
         return
     from .. import report
 
     form = {".md": report.to_markdown, ".json": report.to_json}
     make = next((f for suffix, f in form.items() if path.lower().endswith(suffix)), report.to_html)
-    with run.voice.working("writing the report"):
+    with run.terminal.working("writing the report"):
         content = make(found)
     run.write("--report", path, content)
 
 
-def _for_model(table: Table | BlockTable, estimator: Any, choice: Choice, rows: Id) -> Any:
+def _for_model(
+    table: InputTable | BlockTable, estimator: Any, choice: ColumnOptions, rows: IdOptions
+) -> Any:
     """The columns that a model was fitted to, from a table that may have others."""
     dropped = set(find(table, choice.drop, "--drop"))
     kept = set(find(table, choice.keep, "--keep")) or set(table.names)

@@ -29,7 +29,7 @@ def console_for(stream: Any) -> Console:
     return console
 
 
-class Voice:
+class Terminal:
     """Speaks for one run. With `quiet` only errors are heard; with `json` standard output holds one
     document and the rest goes to standard error; so it does when an output is `-`."""
 
@@ -202,9 +202,9 @@ class LiveHandler(FitHandler):
 class PlainHandler(FitHandler):
     """A line per start, and one now and then where starts take long."""
 
-    def __init__(self, voice: Voice, n_starts: int):
+    def __init__(self, terminal: Terminal, n_starts: int):
         super().__init__()
-        self.voice, self.n_starts, self.last = voice, n_starts, time.monotonic()
+        self.terminal, self.n_starts, self.last = terminal, n_starts, time.monotonic()
 
     def on_iteration(self, number: int, step: int, objective: float, terms: str) -> None:
         if time.monotonic() - self.last > PLAIN_EVERY:
@@ -221,7 +221,7 @@ class PlainHandler(FitHandler):
 
     def _say(self, text: str) -> None:
         self.last = time.monotonic()
-        self.voice.line(f"unskew {self.voice.verb}: {text}")
+        self.terminal.line(f"unskew {self.terminal.verb}: {text}")
 
 
 def _shorter(terms: str) -> str:
@@ -243,7 +243,7 @@ FLAGS = {
     "n_bins": "--bins",
     "n_threads": "--threads",
     "random_state": "--seed",
-    "min_effective_sample_size": "--effective-size-floor",
+    "min_effective_sample_size": "--effective-size-bound",
     "margins": "--margin",
     "suspects": "--suspect",
     "sample_weight": "--weight-column",

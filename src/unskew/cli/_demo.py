@@ -13,14 +13,14 @@ from rich.text import Text
 from .._io import FileError
 from . import _tables
 from ._options import Option
-from ._session import Run
+from ._session import Session
 
 KINDS = 4
 REPORT = "unskew-demo.html"
 
 
 def demo(
-    run: Run,
+    run: Session,
     report: Annotated[
         str, Option(metavar="FILE", help="Report of the last fit: .html, .md or .json.")
     ] = REPORT,
@@ -34,7 +34,7 @@ def demo(
     Patients of four kinds at four sites. In the sample the site follows the kind, in the
     population it does not; 40 columns follow the kind, 36 the site. Only the site is named.
     """
-    from ..diagnostics import diagnostics
+    from ..diagnostics import diagnose
     from ..simulate import make_site_footprint
     from ._commands import _write_report
 
@@ -46,19 +46,21 @@ def demo(
         for number in range(samples):
             with (
                 run.about("demo"),
-                run.voice.working(f"sample {number + 1} of {samples}: simulating, seven methods"),
+                run.terminal.working(
+                    f"sample {number + 1} of {samples}: simulating, seven methods"
+                ),
             ):
                 data = make_site_footprint(rows, rate=rate, random_state=seed + number)
-                found, model, frame = judge_methods(data, seed + number)
+                found, model, frame = score_methods(data, seed + number)
             results.append(found)
-        with run.about("demo"), run.voice.working("measuring what the weights did"):
-            about_fit = diagnostics(model, frame)
+        with run.about("demo"), run.terminal.working("measuring what the weights did"):
+            about_fit = diagnose(model, frame)
         _write_report(run, about_fit, report)
     means = {
         name: [_mean(found[name][i] for found in results) for i in range(4)] for name in results[0]
     }
     seconds = time.monotonic() - begin
-    run.voice.show(story(means, rows, rate, samples, about_fit, run.written["report"], seconds))
+    run.terminal.show(story(means, rows, rate, samples, about_fit, run.written["report"], seconds))
     names = ("population", "sample", "effective_size", "imbalance_left")
     run.document(
         rows=rows,
@@ -76,7 +78,7 @@ def _mean(values: Any) -> float | None:
     return float(np.mean(given)) if given else None
 
 
-def as_frame(data: Any, X: np.ndarray, site: np.ndarray) -> Any:
+def site_frame(data: Any, X: np.ndarray, site: np.ndarray) -> Any:
     """The simulated matrix as a person would have it: one column `site` of names."""
     import polars
 
@@ -85,7 +87,7 @@ def as_frame(data: Any, X: np.ndarray, site: np.ndarray) -> Any:
     return polars.DataFrame({**columns, "site": [f"site {'ABCD'[s]}" for s in site]})
 
 
-def judge_methods(data: Any, seed: int) -> tuple[dict[str, tuple], Any, Any]:
+def score_methods(data: Any, seed: int) -> tuple[dict[str, tuple], Any, Any]:
     """name -> (ARI in the population, in the sample, effective size, imbalance left); the fit."""
     from sklearn.cluster import KMeans
 
@@ -95,7 +97,7 @@ def judge_methods(data: Any, seed: int) -> tuple[dict[str, tuple], Any, Any]:
 
     rest = np.r_[data.core, data.footprint]
 
-    def judge(fitted: Any, X: Any, X_population: Any, y: Any = data.y) -> tuple:
+    def decide(fitted: Any, X: Any, X_population: Any, y: Any = data.y) -> tuple:
         return (
             float(adjusted_rand_score(data.y_population, fitted.predict(X_population))),
             float(adjusted_rand_score(y, fitted.predict(X))),
@@ -104,8 +106,8 @@ def judge_methods(data: Any, seed: int) -> tuple[dict[str, tuple], Any, Any]:
         )
 
     plain = KMeans(KINDS, n_init=10, random_state=seed)
-    found = {"k-means, all columns": judge(plain.fit(data.X), data.X, data.X_population)}
-    found["k-means, site dropped"] = judge(
+    found = {"k-means, all columns": decide(plain.fit(data.X), data.X, data.X_population)}
+    found["k-means, site dropped"] = decide(
         plain.fit(data.X[:, rest]), data.X[:, rest], data.X_population[:, rest]
     )
     for words, predict_on in [
@@ -115,22 +117,22 @@ def judge_methods(data: Any, seed: int) -> tuple[dict[str, tuple], Any, Any]:
         regressed = RegressOutKMeans(
             KINDS, suspects=data.suspects, predict_on=predict_on, random_state=seed
         ).fit(data.X)
-        found[words] = judge(regressed, data.X, data.X_population)
-    frame = as_frame(data, data.X, data.site)
+        found[words] = decide(regressed, data.X, data.X_population)
+    frame = site_frame(data, data.X, data.site)
     model = DCKM(KINDS, suspects=["site"], random_state=seed).fit(frame)
-    population = as_frame(data, data.X_population, data.site_population)
+    population = site_frame(data, data.X_population, data.site_population)
     found["unskew, site named"] = (
-        *judge(model, frame, population)[:2],
+        *decide(model, frame, population)[:2],
         float(model.effective_sample_size_),
         float(model.imbalance_ / model.initial_imbalance_),
     )
     both = DCKM(KINDS, suspects=["site"], adjust="both", random_state=seed).fit(frame)
     found["unskew, its effects modelled too"] = (
-        *judge(both, frame, population)[:2],
+        *decide(both, frame, population)[:2],
         float(both.effective_sample_size_),
         float(both.imbalance_ / both.initial_imbalance_),
     )
-    found["k-means on unbiased data (ceiling)"] = judge(
+    found["k-means on unbiased data (ceiling)"] = decide(
         plain.fit(data.X_unbiased[:, rest]),
         data.X_unbiased[:, rest],
         data.X_population[:, rest],

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from .._io import FileError, Table, read_table
+from .._io import FileError, InputTable, read_table
 from ._block_table import BlockTable, open_blocks
 from ._config import nearest
-from ._options import Bias, Choice, Coding, Id, Reading
+from ._options import ColumnOptions, EncodingOptions, IdOptions, ReadOptions, SuspectOptions
 
 OUTPUT_NAMES = ("cluster", "weight", "combined_weight")
 
@@ -29,7 +29,7 @@ class Study:
     ids : (name, values) of what names the rows
     """
 
-    table: Table | BlockTable
+    table: InputTable | BlockTable
     X: Any
     names: list[str]
     suspects: list[Any] | None
@@ -40,7 +40,7 @@ class Study:
         return len(self.table)
 
 
-def read(source: str, reading: Reading) -> Table | BlockTable:
+def read(source: str, reading: ReadOptions) -> InputTable | BlockTable:
     if reading.blocks or os.path.isdir(source):
         return open_blocks(source, reading)
     if reading.cache is not None:
@@ -56,7 +56,7 @@ def read(source: str, reading: Reading) -> Table | BlockTable:
     )
 
 
-def find(table: Table | BlockTable, patterns: list[str] | None, flag: str) -> list[str]:
+def find(table: InputTable | BlockTable, patterns: list[str] | None, flag: str) -> list[str]:
     """Columns that are named, in the order of the table; one that does not exist is an error."""
     found: list[str] = []
     for pattern in patterns or ():
@@ -74,13 +74,15 @@ def find(table: Table | BlockTable, patterns: list[str] | None, flag: str) -> li
     return [name for name in table.names if name in chosen]
 
 
-def one(table: Table | BlockTable, name: str | None, flag: str) -> str | None:
+def one(table: InputTable | BlockTable, name: str | None, flag: str) -> str | None:
     if name is not None and name not in table.names:
         find(table, [name.replace("*", "?")], flag)  # raises, with the nearest name
     return name
 
 
-def make_study(table: Table | BlockTable, choice: Choice, bias: Bias, rows: Id) -> Study:
+def make_study(
+    table: InputTable | BlockTable, choice: ColumnOptions, bias: SuspectOptions, rows: IdOptions
+) -> Study:
     """Apply the options about columns; they must not contradict each other."""
     weight = one(table, bias.weight_column, "--weight-column")
     id_column = one(table, rows.id, "--id")
@@ -126,7 +128,7 @@ def named(estimator: Any, study: Study) -> Any:
     return told
 
 
-def row_names(table: Table | BlockTable, id_column: str | None) -> tuple[str, Any]:
+def row_names(table: InputTable | BlockTable, id_column: str | None) -> tuple[str, Any]:
     if id_column is None:
         return "row", np.arange(1, len(table) + 1)
     values = table.column(id_column)
@@ -138,7 +140,7 @@ def row_names(table: Table | BlockTable, id_column: str | None) -> tuple[str, An
     return id_column, values
 
 
-def design_weights(table: Table | BlockTable, name: str) -> np.ndarray:
+def design_weights(table: InputTable | BlockTable, name: str) -> np.ndarray:
     """A column as design weights: numbers, none missing, none negative."""
     values = table.column(name)
     flag = f"{table.name}: column {name!r} (--weight-column)"
@@ -196,7 +198,7 @@ def read_margins(study: Study, given: list[str] | None) -> dict[Any, dict[Any, f
     return margins or None
 
 
-def make_encoder(study: Study, coding: Coding) -> Any:
+def make_encoder(study: Study, coding: EncodingOptions) -> Any:
     """TableEncoder with the options about it; None for matrices, which are taken as they are."""
     from .. import TableEncoder
 

@@ -53,7 +53,7 @@ DATA = Annotated[
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadOptions:
     """How the file is read."""
 
     format: Annotated[
@@ -61,7 +61,7 @@ class Reading:
         Option(
             help="csv, tsv, jsonl, parquet, feather, npy, npz, mat or svmlight, where the suffix "
             "does not say it. Standard input is csv.",
-            rich_help_panel="Reading",
+            rich_help_panel="ReadOptions",
         ),
     ] = None
     no_header: Annotated[
@@ -69,29 +69,29 @@ class Reading:
         Option(
             "--no-header",
             help="The first line is a row; columns are c0, c1, ...",
-            rich_help_panel="Reading",
+            rich_help_panel="ReadOptions",
         ),
     ] = False
     separator: Annotated[
         str | None,
         Option(
             help="Of csv. Without it: the most frequent of , ; and tab in the first line.",
-            rich_help_panel="Reading",
+            rich_help_panel="ReadOptions",
         ),
     ] = None
     encoding: Annotated[
-        str, Option(help="Of text, for example latin-1.", rich_help_panel="Reading")
+        str, Option(help="Of text, for example latin-1.", rich_help_panel="ReadOptions")
     ] = "utf-8"
     missing: Annotated[
         Names,
         Option(
             metavar="WORD",
             help="Also means a gap, beside empty, NA, N/A, NaN and null. Repeatable.",
-            rich_help_panel="Reading",
+            rich_help_panel="ReadOptions",
         ),
     ] = None
     variable: Annotated[
-        str | None, Option(help="Which matrix of a mat or npz file.", rich_help_panel="Reading")
+        str | None, Option(help="Which matrix of a mat or npz file.", rich_help_panel="ReadOptions")
     ] = None
     blocks: Annotated[
         bool,
@@ -99,7 +99,7 @@ class Reading:
             "--blocks",
             help="Larger than memory: read parquet or npy block by block in each pass. A folder of "
             "parquet files is always read so.",
-            rich_help_panel="Reading",
+            rich_help_panel="ReadOptions",
         ),
     ] = False
     cache: Annotated[
@@ -108,13 +108,13 @@ class Reading:
             metavar="FOLDER",
             help="Of parquet in blocks: where encoded blocks wait for the next pass, many times "
             "faster than to decode them anew. Emptied at the end.",
-            rich_help_panel="Reading",
+            rich_help_panel="ReadOptions",
         ),
     ] = None
 
 
 @dataclass(frozen=True)
-class Id:
+class IdOptions:
     """How rows are called."""
 
     id: Annotated[
@@ -128,7 +128,7 @@ class Id:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ColumnOptions:
     """Which columns are analysed."""
 
     drop: Annotated[
@@ -152,7 +152,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Bias:
+class SuspectOptions:
     """What is known about the bias."""
 
     suspect: Annotated[
@@ -179,7 +179,7 @@ class Bias:
 
 
 @dataclass(frozen=True)
-class Strengths:
+class StrengthOptions:
     """How the weights are learned."""
 
     balance_strength: Annotated[
@@ -196,7 +196,7 @@ class Strengths:
             rich_help_panel="Method",
         ),
     ] = None
-    effective_size_floor: Annotated[
+    effective_size_bound: Annotated[
         float | None,
         Option(
             metavar="SHARE",
@@ -233,7 +233,7 @@ class Strengths:
 
 
 @dataclass(frozen=True)
-class Coding:
+class EncodingOptions:
     """How a table becomes numbers."""
 
     max_categories: Annotated[
@@ -260,7 +260,7 @@ class Coding:
 
 
 @dataclass(frozen=True)
-class Clusters:
+class ClusterOptions:
     clusters: Annotated[int, Option("--clusters", "-k", help="Number of clusters.")] = 8
 
 
@@ -274,7 +274,7 @@ def number_or_auto(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Runs:
+class RunOptions:
     """One fit, or many put together."""
 
     clusters: Annotated[
@@ -298,7 +298,7 @@ class Runs:
 
 
 @dataclass(frozen=True)
-class Starts:
+class InitOptions:
     """How the clusters are found."""
 
     cluster_on: Annotated[
@@ -337,14 +337,14 @@ class Starts:
 
 
 @dataclass(frozen=True)
-class Steps:
+class IterOptions:
     """How long weights alone are learned."""
 
     max_iter: Annotated[int, Option(help="Steps at most.", rich_help_panel="Method")] = 200
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class CheckpointOptions:
     """How a long fit survives a kill."""
 
     checkpoint: Annotated[
@@ -353,13 +353,13 @@ class Checkpoint:
             metavar="FILE",
             help="Note once a minute where the fit stands; after a kill the same command goes on "
             "from there and ends the same. The file is removed at the end.",
-            rich_help_panel="Run",
+            rich_help_panel="Session",
         ),
     ] = None
 
 
 @dataclass(frozen=True)
-class Checks:
+class CheckOptions:
     """When a run that went through is a failure."""
 
     min_effective_sample_size: Annotated[
@@ -367,7 +367,7 @@ class Checks:
         Option(
             metavar="SHARE",
             help="Exit code 1 if the effective size is below.",
-            rich_help_panel="Checks",
+            rich_help_panel="CheckOptions",
         ),
     ] = None
     fail_on: Annotated[
@@ -375,13 +375,13 @@ class Checks:
         Option(
             metavar="WORD",
             help="Exit code 1 if the verdict is this or worse: harmed or no-effect.",
-            rich_help_panel="Checks",
+            rich_help_panel="CheckOptions",
         ),
     ] = None
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportOptions:
     report: Annotated[
         str | None,
         Option(metavar="FILE", help="Report: .html, .md or .json.", rich_help_panel="Outputs"),
@@ -389,7 +389,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Labels:
+class LabelOptions:
     labels: Annotated[
         str | None,
         Option(
@@ -402,7 +402,7 @@ class Labels:
 
 
 @dataclass(frozen=True)
-class Weights:
+class WeightOptions:
     weights: Annotated[
         str | None,
         Option(
@@ -412,7 +412,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelOptions:
     model: Annotated[
         str | None,
         Option(
@@ -422,7 +422,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Talk:
+class OutputOptions:
     """How the run speaks, and where its options come from."""
 
     config: Annotated[
@@ -431,19 +431,20 @@ class Talk:
             metavar="FILE",
             help="Options from a TOML file (k = 5 is written clusters = 5); the command line "
             "wins. Paths in it are seen from its folder.",
-            rich_help_panel="Run",
+            rich_help_panel="Session",
             is_eager=True,
             callback=on_config,
         ),
     ] = None
     json: Annotated[
-        bool, Option("--json", help="One json document on standard output.", rich_help_panel="Run")
+        bool,
+        Option("--json", help="One json document on standard output.", rich_help_panel="Session"),
     ] = False
     quiet: Annotated[
-        bool, Option("--quiet", "-q", help="Say nothing but errors.", rich_help_panel="Run")
+        bool, Option("--quiet", "-q", help="Say nothing but errors.", rich_help_panel="Session")
     ] = False
     debug: Annotated[
-        bool, Option("--debug", help="Show the traceback of an error.", rich_help_panel="Run")
+        bool, Option("--debug", help="Show the traceback of an error.", rich_help_panel="Session")
     ] = False
 
 
@@ -463,7 +464,7 @@ def flattened(body: Callable[..., int], call: Callable[..., int]) -> Callable[..
             found.update(_options_of(groups[name]))
         else:
             found[name] = (hints[name], parameter.default)
-    found.update(_options_of(Talk))
+    found.update(_options_of(OutputOptions))
 
     @functools.wraps(body)
     def flat(**values: Any) -> int:
@@ -471,7 +472,7 @@ def flattened(body: Callable[..., int], call: Callable[..., int]) -> Callable[..
             return group(**{field.name: values[field.name] for field in fields(group)})
 
         given = {n: gather(groups[n]) if n in groups else values[n] for n in own}
-        return call(values["context"], gather(Talk), given)
+        return call(values["context"], gather(OutputOptions), given)
 
     flat.__annotations__ = {name: kind for name, (kind, _) in found.items()}
     flat.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

@@ -11,37 +11,37 @@ from typing import Any
 
 import typer
 
-from .._io import FileError, Outputs, Table, need, same_file, table_format
+from .._io import FileError, InputTable, Outputs, need, same_file, table_format
 from . import _config
 from ._block_table import BlockTable
-from ._console import Voice, in_flags
+from ._console import Terminal, in_flags
 from ._inputs import read
-from ._options import Reading, Talk
+from ._options import OutputOptions, ReadOptions
 
 REPORTS = (".html", ".htm", ".md", ".json")
 
 
-class Run:
+class Session:
     """What a verb is given beside its own options."""
 
-    def __init__(self, context: typer.Context, talk: Talk):
+    def __init__(self, context: typer.Context, talk: OutputOptions):
         self.verb = context.command.name or ""
         self.talk = talk
-        self.voice = Voice(self.verb, quiet=talk.quiet, as_json=talk.json)
+        self.terminal = Terminal(self.verb, quiet=talk.quiet, as_json=talk.json)
         self.configuration = _config.configuration(context)
-        self.tables: list[Table | BlockTable] = []
+        self.tables: list[InputTable | BlockTable] = []
         self._record = context.meta.get("unskew.record", {})
         self._outputs: Outputs | None = None
         self._run_file: Path | None = None
         self.written: dict[str, str] = {}
 
     # --------------------------------------------------------------------------------- inputs
-    def read(self, source: str, reading: Reading) -> Table | BlockTable:
-        with self.voice.working(f"reading {'standard input' if source == '-' else source}"):
+    def read(self, source: str, reading: ReadOptions) -> InputTable | BlockTable:
+        with self.terminal.working(f"reading {'standard input' if source == '-' else source}"):
             table = read(source, reading)
         self.tables.append(table)
         for note in (*table.notes, *_config.changed_inputs(self._record, [table])):
-            self.voice.warn(note)
+            self.terminal.warn(note)
         return table
 
     @contextlib.contextmanager
@@ -94,7 +94,7 @@ class Run:
                 if path is not None:
                     table_format(path)
                     outputs.claim(path, flag)
-                    self.voice.output_is_taken |= path == "-"
+                    self.terminal.output_is_taken |= path == "-"
             if record:
                 self._claim_record([model, report, *tables.values()], outputs)
             yield
@@ -139,7 +139,7 @@ class Run:
 
     # ------------------------------------------------------------------------------- document
     def document(self, **content: Any) -> None:
-        self.voice.document(
+        self.terminal.document(
             {
                 "verb": self.verb,
                 "versions": _config.versions(),
@@ -147,6 +147,6 @@ class Run:
                 "configuration": self.configuration,
                 **content,
                 "outputs": {flag: os.fspath(path) for flag, path in self.written.items()},
-                "warnings": self.voice.warnings,
+                "warnings": self.terminal.warnings,
             }
         )

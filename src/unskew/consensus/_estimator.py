@@ -45,7 +45,7 @@ FIXED = {"checkpoint": None, "checkpoint_seconds": 60.0, "resume": True}
 
 
 @dataclass(frozen=True)
-class Run:
+class ConsensusRun:
     """One run, as new rows need it.
 
     centres in the distance's own space, chosen those that may be chosen, row_weights times factor
@@ -374,7 +374,7 @@ class ConsensusDCKM(DCKM):
             labels.append(labels_r)
             history.append(history_r)
             w += w_r
-            self._note_run(context)
+            self._log_run(context)
             if self.verbose:
                 logger.info(
                     "start %d of %d: objective %.8g after %d iterations, %s",
@@ -403,7 +403,7 @@ class ConsensusDCKM(DCKM):
             n_jobs = 1  # a reader of blocks holds locks and cannot be sent to another process
         return n_jobs, _with_threads(design.rows, 1 if n_jobs > 1 else self.n_threads)
 
-    def _note_run(self, context: Any) -> None:
+    def _log_run(self, context: Any) -> None:
         """Tell callbacks that a run is done."""
         if context is not None:
             sub = context.subcontext(task_name="run")
@@ -449,10 +449,10 @@ class ConsensusDCKM(DCKM):
                             r + 1, self.n_runs, float(w @ end.e), status)  # fmt: skip
             ends.append(end)
             runs.append(
-                Run(end.C, everyone, None, 1.0, strength, float(w @ end.e), inner.n_iter_, status,
+                ConsensusRun(end.C, everyone, None, 1.0, strength, float(w @ end.e), inner.n_iter_, status,
                     ess, left)
             )  # fmt: skip
-            self._note_run(context)
+            self._log_run(context)
         labels = np.stack([end.labels for end in ends])
         self._put_together(
             inner, design._replace(distance=distance), labels, w, None, runs, inner.history_
@@ -569,7 +569,7 @@ def one_run(inner: DCKM, design: Design, init: Any, seed: int, strength: Any, si
     if size < n:
         present = np.flatnonzero(design.a > 0)
         which = np.sort(rng.choice(present, size=min(size, present.size), replace=False))
-        design = design._replace(rows=_some_rows(rows, which), a=design.a[which])
+        design = design._replace(rows=_take_rows(rows, which), a=design.a[which])
         if not isinstance(init, str) and init.ndim == 1:
             init = init[which]
     seeds = rng.randint(2**31 - 1, size=inner.n_init + 1)
@@ -596,7 +596,7 @@ def one_run(inner: DCKM, design: Design, init: Any, seed: int, strength: Any, si
     status = best.status
     if paper and status == "max_iter":
         status = "max_iter (paper)"
-    run = Run(
+    run = ConsensusRun(
         clusters.C,
         chosen.astype(np.int32),
         weight_model,
@@ -630,7 +630,7 @@ def _explained(rows: Any, distance: Any, w: np.ndarray, K: int) -> Callable[[np.
     some = _voting.few_rows(rows.n)
     if not rows.sparse and some.size * rows.d > ENTRIES:
         some = some[:: -(-some.size * rows.d // ENTRIES)]
-    few, w = (rows, w) if some.size == rows.n else (_some_rows(rows, some), w[some])
+    few, w = (rows, w) if some.size == rows.n else (_take_rows(rows, some), w[some])
 
     def left(labels: np.ndarray, K: int) -> float:
         with few.threads():
@@ -640,7 +640,7 @@ def _explained(rows: Any, distance: Any, w: np.ndarray, K: int) -> Callable[[np.
     return lambda labels: 1.0 - left(labels[some], K) / total if total > 0 else 0.0
 
 
-def _some_rows(rows: Any, which: np.ndarray) -> TiledMatrix:
+def _take_rows(rows: Any, which: np.ndarray) -> TiledMatrix:
     if rows.in_memory:
         return TiledMatrix(rows.X[which], shift=rows.shift, n_threads=rows.n_threads)
     out = np.empty((which.size, rows.d), dtype=rows.dtype)

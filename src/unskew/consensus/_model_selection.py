@@ -22,15 +22,15 @@ logger = logging.getLogger("unskew")
 CLUSTERS = tuple(range(2, 13))
 STRENGTHS = {"suspects": (0.0, 0.1, 0.3, 1.0, 3.0, 10.0), "all pairs": (0.0, 0.05, 0.1, 0.2, 0.5)}
 # Rows whose silhouette is taken.
-SEEN = 2000
+MAX_SILHOUETTE_ROWS = 2000
 CRITERIA = ("silhouette", "stability", "tradeoff")
 # Scores that differ by less than this share of the best say nothing, and the smallest value is
 # taken: of strengths that is the one whose weights rest on the most rows.
-AS_GOOD = {("balance_strength", "silhouette"): 0.05}
+SILHOUETTE_TOLERANCE = {("balance_strength", "silhouette"): 0.05}
 
 
 @dataclass(frozen=True)
-class Candidate:
+class SelectionCandidate:
     """One setting and what came of it, no labels involved.
 
     silhouette       of the rows as the model measures them (effects taken out, scaled), rows
@@ -61,7 +61,7 @@ class Choice:
     parameter: str
     chosen: Any
     criterion: str
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[SelectionCandidate, ...]
 
     def best_by(self, criterion: str) -> Any:
         """What another criterion would have chosen; the smallest of equals.
@@ -70,7 +70,9 @@ class Choice:
         """
         check_option("criterion", criterion, CRITERIA)
         scores = np.array([getattr(each, criterion) for each in self.candidates])
-        slack = max(1e-12, AS_GOOD.get((self.parameter, criterion), 0.0) * scores.max())
+        slack = max(
+            1e-12, SILHOUETTE_TOLERANCE.get((self.parameter, criterion), 0.0) * scores.max()
+        )
         equals = np.flatnonzero(scores >= scores.max() - slack)
         best = min(equals, key=lambda i: self.candidates[i].value)
         value = self.candidates[best].value
@@ -122,10 +124,10 @@ def choose_k(
     3
     """
     check_option("criterion", criterion, ("silhouette", "stability"))
-    given = CLUSTERS if candidates is None else _listed("candidates", candidates)
+    given = CLUSTERS if candidates is None else _as_candidates("candidates", candidates)
     for k in given:
         check_number("candidates", k, numbers.Integral, low=2)
-    n = _rows_of(X)
+    n = _count_rows(X)
     if sample_weight is not None:
         n = int((check_weights(sample_weight, n) > 0).sum())
     fitting = [int(k) for k in given if k < n]
@@ -195,7 +197,7 @@ def choose_strengths(
     check_option("criterion", criterion, CRITERIA)
     named = suspects is not None or (model is not None and model.suspects is not None)
     usual = STRENGTHS["suspects" if named else "all pairs"]
-    given = usual if candidates is None else _listed("candidates", candidates)
+    given = usual if candidates is None else _as_candidates("candidates", candidates)
     for strength in given:
         check_number("candidates", strength, low=0)
     strengths = [float(s) for s in given]
@@ -215,7 +217,7 @@ def _choose(
         model = ConsensusDCKM(suspects=suspects)
     elif suspects is not None:
         raise ValueError("give the suspects to the model, or suspects and no model")
-    told = bool(model.verbose)
+    log = bool(model.verbose)
     model = clone(model).set_params(n_runs=n_runs, verbose=0)
     if random_state is not None:
         model.set_params(random_state=random_state)
@@ -234,18 +236,18 @@ def _choose(
             warnings.simplefilter("ignore")
             each.fit(X, sample_weight=sample_weight)
         found.append(describe(each, X, value))
-        if told:
+        if log:
             logger.info("%s=%g: silhouette %.3f, stability %.2f",
                         parameter, value, found[-1].silhouette, found[-1].stability)  # fmt: skip
     choice = Choice(parameter, None, criterion, tuple(found))
     return Choice(parameter, choice.best_by(criterion), criterion, tuple(found))
 
 
-def describe(model: Any, X: Any, value: float) -> Candidate:
+def describe(model: Any, X: Any, value: float) -> SelectionCandidate:
     """Label-free numbers of a fitted ConsensusDCKM."""
     w, labels = model.combined_weights_, model.labels_
     some = np.flatnonzero(w > 0)
-    some = some[np.linspace(0, some.size - 1, min(SEEN, some.size)).astype(np.intp)]
+    some = some[np.linspace(0, some.size - 1, min(MAX_SILHOUETTE_ROWS, some.size)).astype(np.intp)]
     rows, distance = _as_fitted(model, X)
     F = distance.features(rows.take(some))
     F = np.asarray(F.toarray() if hasattr(F, "toarray") else F)
@@ -262,7 +264,7 @@ def describe(model: Any, X: Any, value: float) -> Candidate:
         middle = np.average(F[inside], axis=0, weights=weight[inside])
         between += float(weight[inside].sum() * ((middle - mean) ** 2).sum())
     start = model.initial_imbalance_
-    return Candidate(
+    return SelectionCandidate(
         value=value,
         silhouette=float(separate),
         stability=model.stability_,
@@ -272,7 +274,7 @@ def describe(model: Any, X: Any, value: float) -> Candidate:
     )
 
 
-def _listed(name: str, values: Any) -> list:
+def _as_candidates(name: str, values: Any) -> list:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise TypeError(f"{name}={values!r} should be a list of numbers")
     values = list(values)
@@ -281,7 +283,7 @@ def _listed(name: str, values: Any) -> list:
     return values
 
 
-def _rows_of(X: Any) -> int:
+def _count_rows(X: Any) -> int:
     outside = open_source(X)
     shape = getattr(X if outside is None else outside, "shape", None)
     return len(X) if shape is None else int(shape[0])
@@ -291,6 +293,6 @@ def _as_fitted(model: Any, X: Any) -> tuple[Any, Any]:
     """Rows of the fit and the distance between them."""
     outside = open_source(X)
     if isinstance(outside, TableBlocks):
-        rows = model._rows_of(outside.matrix(model.encoder_))
+        rows = model._count_rows(outside.matrix(model.encoder_))
         return rows.with_shift(model._shift), model._distance
     return model._new_rows(X if outside is None else outside, [])[:2]

@@ -29,7 +29,7 @@ PIECE = 2**16
 # What the runs agree on should explain this share of what the best run explains. (Measured: .88 and
 # .90 where the vote mixed two optima, .96 and more in all other samples, of the simulators and of
 # amazon, webcam and Office-Home 1.)
-ENOUGH = 0.95
+STABILITY_ROWS = 0.95
 
 
 class Votes(NamedTuple):
@@ -125,7 +125,7 @@ def elect(
     while True:
         voters = np.sort(order[:count])
         votes, own, confidence = agree(labels[voters], K, a)
-        if count == 1 or alone.max() < 1e-9 or explained(own) >= ENOUGH * alone.max():
+        if count == 1 or alone.max() < 1e-9 or explained(own) >= STABILITY_ROWS * alone.max():
             return voters, votes, own, confidence
         count = (count + 1) // 2
 

@@ -1,6 +1,6 @@
 """Numbers about a fit, a table or several methods, and a plain verdict.
 
-    diagnostics(model, X)    what the weights did, and whether that helped
+    diagnose(model, X)       what the weights did, and whether that helped
     verdict(model, X)        only whether it helped, in a word, a sentence and reasons
     audit(X)                 before any clustering: which columns predict each other
     compare(X, n_clusters)   DCKM beside what one would do instead
@@ -11,11 +11,12 @@ them json. `unskew.plots` draws them, `unskew.report` writes them down.
 
 from ._audit import audit
 from ._compare import METHODS, compare
-from ._diagnose import diagnostics, verdict
+from ._diagnose import diagnose, verdict
 from ._results import (
     Association,
     Audit,
     AuditedPair,
+    Baseline,
     ClusterProfile,
     Comparison,
     Convergence,
@@ -28,19 +29,19 @@ from ._results import (
     Notice,
     PairBalance,
     Projection,
-    Rival,
     Row,
     Settings,
     SuspectEffect,
     Weights,
 )
-from ._verdict import Evidence, Verdict, judge
+from ._verdict import Evidence, Verdict, decide
 
 __all__ = [
     "METHODS",
     "Association",
     "Audit",
     "AuditedPair",
+    "Baseline",
     "ClusterProfile",
     "Comparison",
     "Convergence",
@@ -54,7 +55,6 @@ __all__ = [
     "Notice",
     "PairBalance",
     "Projection",
-    "Rival",
     "Row",
     "Settings",
     "SuspectEffect",
@@ -62,7 +62,7 @@ __all__ = [
     "Weights",
     "audit",
     "compare",
-    "diagnostics",
-    "judge",
+    "decide",
+    "diagnose",
     "verdict",
 ]

@@ -14,12 +14,12 @@ from ..metrics import association, kish_size
 from . import _measure
 from ._results import Audit, AuditedPair, Notice
 from ._verdict import BALANCED, BEYOND_CHANCE, Verdict
-from ._view import Values, View, find_sources, read_table, settings_of, values_of_source
+from ._view import SourceValues, View, find_sources, settings_of, values_of_source, view_of_table
 
-MOST_PAIRS = 200
-MOST_COLUMNS = 5000
-MOST_NOTICES = 12
-MOST_GAPS = 3
+MAX_AUDIT_PAIRS = 200
+MAX_AUDIT_COLUMNS = 5000
+MAX_NOTICES = 12
+MAX_MISSING = 3
 # A column predicts another when a difference is this large and so many standard errors from 0.
 PREDICTS = 0.2
 SURE = 3.0
@@ -27,15 +27,15 @@ SURE = 3.0
 # is telling. Numbers are not noticed: what is measured is often a matter of degree.
 WIDE = {"category": 0.5, "date": 0.5, "two-valued": 0.6, "ordered": 0.6}
 WIDE_BY_NAME = 0.2
-LEAST_OTHERS = 3
+MIN_OTHERS = 3
 # So many columns that differ by a number only are a family.
-LEAST_FAMILY = 3
+MIN_FAMILY = 3
 # One value in so many rows: near-constant.
 SAME = 0.99
 # A trace in no more than this share of the columns can be cut out by hand.
-NARROW = 0.1
+NARROW_REACH = 0.1
 # Words in names that speak of the collection. Not "year": half of all questions are about one.
-TELLING = {
+INFORMATIVE = {
     "batch", "campaign", "center", "centre", "channel", "clinic", "cohort", "device", "hospital",
     "interviewer", "lab", "laboratory", "machine", "operator", "plate", "platform", "rater",
     "scanner", "site", "source", "survey", "wave",
@@ -85,11 +85,11 @@ def audit(
     some = sample_rows(X, sample_weight, 0 if random_state is None else random_state)
     notes = [] if some.chosen is None else [some.note]
     table, aside = _set_identifiers_aside(some.X)
-    view = read_table(table, some.a, encoder, feature_names)
-    if len(view.source_names) > MOST_COLUMNS:
+    view = view_of_table(table, some.a, encoder, feature_names)
+    if len(view.source_names) > MAX_AUDIT_COLUMNS:
         raise ValueError(
             f"X has {len(view.source_names)} columns; an audit compares every pair of them and "
-            f"takes at most {MOST_COLUMNS}. Leave some out"
+            f"takes at most {MAX_AUDIT_COLUMNS}. Leave some out"
         )
     named = np.zeros(0, dtype=np.intp)
     if suspects is not None:
@@ -97,17 +97,17 @@ def audit(
         if named.size in (0, len(view.source_names)):
             which = "no column" if named.size == 0 else "every column"
             raise ValueError(f"suspects={suspects!r} names {which}; it should name some")
-    ties = _measure_ties(view, named)
+    associations = _measure_associations(view, named)
     notices = (
         *aside,
         *_near_constant(view),
-        *_wide_reach(view, ties),
-        *_telling_gaps(view, ties),
+        *_wide_reach(view, associations),
+        *_informative_missing(view, associations),
     )
     if view.cut:
         notes.append("There are so many columns that only those that vary most were compared.")
     names = tuple(view.source_names[s] for s in named)
-    order = np.argsort(-ties.reach, kind="stable")
+    order = np.argsort(-associations.reach, kind="stable")
     shown_weight = sample_weight is not None
     settings = settings_of(
         view, some.X, sample_weight, model="audit",
@@ -116,19 +116,19 @@ def audit(
         n_rows=some.n,
     )  # fmt: skip
     return Audit(
-        worth=_worth(view, ties, names, notices),
+        worth=_worth(view, associations, names, notices),
         n_rows=some.n,
         n_rows_used=view.rows.n,
         n_columns=settings.n_columns + sum(x.column not in view.source_names for x in aside),
         n_encoded=view.rows.d,
         suspects=names,
-        typical_difference=ties.typical,
-        by_chance=ties.by_chance,
-        pairs=_describe_pairs(view, ties),
-        n_pairs=ties.n_pairs,
-        n_pairs_above=ties.n_above,
-        notices=tuple(notices[:MOST_NOTICES]),
-        reach=tuple((view.source_names[s], float(ties.reach[s])) for s in order),
+        typical_difference=associations.typical,
+        by_chance=associations.by_chance,
+        pairs=_describe_pairs(view, associations),
+        n_pairs=associations.n_pairs,
+        n_pairs_above=associations.n_above,
+        notices=tuple(notices[:MAX_NOTICES]),
+        reach=tuple((view.source_names[s], float(associations.reach[s])) for s in order),
         notes=tuple(notes),
         settings=settings,
     )
@@ -185,7 +185,7 @@ def _set_identifiers_aside(X: Any) -> tuple[Any, tuple[Notice, ...]]:
 
 
 # ------------------------------------------------------------------------------------------- ties
-class Ties(NamedTuple):
+class Associations(NamedTuple):
     """typical, by_chance: over all pairs, or over those of a suspect and another column.
 
     between  largest |D| of source f (line) under source s (column); sure where beyond chance
@@ -199,17 +199,17 @@ class Ties(NamedTuple):
     sure: np.ndarray
     reach: np.ndarray
     touched: float
-    gaps: dict[int, float]
+    missing: dict[int, float]
     n_pairs: int
     n_above: int
 
 
-def _measure_ties(view: View, named: np.ndarray) -> Ties:
+def _measure_associations(view: View, named: np.ndarray) -> Associations:
     S = len(view.source_names)
     between, sure = np.zeros((S, S)), np.zeros((S, S), dtype=bool)
     sizes = chance = 0.0
     count = 0
-    gaps: dict[int, float] = {}
+    missing: dict[int, float] = {}
     suspect = np.isin(np.arange(S), named)
     for pairs, D in view.differences(view.a):
         D = np.abs(D.astype(np.float64))
@@ -225,11 +225,11 @@ def _measure_ties(view: View, named: np.ndarray) -> Ties:
         by_chance = np.broadcast_to(_measure.size_by_chance(error**2), D.shape)
         chance += float(by_chance[counted].sum())
         count += int(counted.sum())
-        missing_indicator = _notes_of_gaps(view)[pairs.treatments.column]
+        missing_indicator = _missing_indicators(view)[pairs.treatments.column]
         for j in np.flatnonzero(missing_indicator):
             source = int(of_j[j])
             hit = np.unique(of_k[beyond[:, j] & (of_k != source)]).size
-            gaps[source] = hit / max(S - 1, 1)
+            missing[source] = hit / max(S - 1, 1)
         beyond[:, missing_indicator] = False  # what a gap tells is noticed by itself
         _, _, certain = _measure.largest_by_source(view, pairs, beyond.astype(np.float64))
         sure[np.ix_(fs, ts)] = certain > 0
@@ -241,20 +241,20 @@ def _measure_ties(view: View, named: np.ndarray) -> Ties:
         touched = float((sure | sure.T)[np.ix_(~suspect, suspect)].any(axis=1).mean())
     either = np.maximum(between, between.T)[np.triu_indices(S, 1)]
     per = max(count, 1)
-    return Ties(
+    return Associations(
         sizes / per,
         chance / per,
         between,
         sure,
         sure.sum(axis=0) / others,
         touched,
-        gaps,
+        missing,
         either.size,
         int((either > BALANCED).sum()),
     )
 
 
-def _notes_of_gaps(view: View) -> np.ndarray:
+def _missing_indicators(view: View) -> np.ndarray:
     """Encoded columns that say "is missing": of numbers, and of categories where it is a value."""
     notes = view.design.column_map.is_indicator.copy()
     if view.encoder is not None:
@@ -263,12 +263,12 @@ def _notes_of_gaps(view: View) -> np.ndarray:
     return notes
 
 
-def _describe_pairs(view: View, ties: Ties) -> tuple[AuditedPair, ...]:
+def _describe_pairs(view: View, associations: Associations) -> tuple[AuditedPair, ...]:
     S = len(view.source_names)
-    either = np.maximum(ties.between, ties.between.T)
+    either = np.maximum(associations.between, associations.between.T)
     first, second = np.triu_indices(S, 1)
-    order = np.argsort(-either[first, second], kind="stable")[:MOST_PAIRS]
-    values: dict[int, Values] = {}
+    order = np.argsort(-either[first, second], kind="stable")[:MAX_AUDIT_PAIRS]
+    values: dict[int, SourceValues] = {}
     found = []
     for at in order:
         i, j = int(first[at]), int(second[at])
@@ -283,7 +283,7 @@ def _describe_pairs(view: View, ties: Ties) -> tuple[AuditedPair, ...]:
     return tuple(found)
 
 
-def _associate(view: View, one: Values, other: Values) -> tuple[str, float]:
+def _associate(view: View, one: SourceValues, other: SourceValues) -> tuple[str, float]:
     """|r| of two quantities, eta of a category and a quantity, Cramer's V of two categories; of the
     rows that have both."""
     if one.kind == "eta":
@@ -320,21 +320,21 @@ def _near_constant(view: View) -> list[Notice]:
     return notices
 
 
-def _wide_reach(view: View, ties: Ties) -> list[Notice]:
+def _wide_reach(view: View, associations: Associations) -> list[Notice]:
     """Categories, dates and two-valued columns that predict many others."""
     S = len(view.source_names)
-    if S - 1 < LEAST_OTHERS:
+    if S - 1 < MIN_OTHERS:
         return []
     found = []
     families = Counter(map(_stem, view.source_names))
-    for s in np.argsort(-ties.reach, kind="stable"):
-        name, reach = view.source_names[s], float(ties.reach[s])
+    for s in np.argsort(-associations.reach, kind="stable"):
+        name, reach = view.source_names[s], float(associations.reach[s])
         kind = view.kinds.get(name)
         if kind is None:
             kind = "two-valued" if view.design.stats.two_valued[view.sources == s].all() else ""
         # One of a numbered family (lab1, lab2, ...) is a measurement, whatever it is called.
-        family = families[_stem(name)] >= LEAST_FAMILY
-        telling = bool(TELLING & _words_of(name)) and view.encoder is not None and not family
+        family = families[_stem(name)] >= MIN_FAMILY
+        telling = bool(INFORMATIVE & _words_of(name)) and view.encoder is not None and not family
         wide = kind in WIDE and reach >= WIDE[kind]
         if not wide and not (telling and reach >= WIDE_BY_NAME):
             continue
@@ -342,7 +342,7 @@ def _wide_reach(view: View, ties: Ties) -> list[Notice]:
         sentence = f"“{name}” predicts {reach:.0%} of the other columns{hint}."
         found.append((telling, reach, Notice(name, "predicts many columns", sentence, reach)))
     found.sort(key=lambda one: (-one[0], -one[1]))
-    return [notice for _, _, notice in found][: MOST_NOTICES - MOST_GAPS]
+    return [notice for _, _, notice in found][: MAX_NOTICES - MAX_MISSING]
 
 
 def _stem(name: str) -> str:
@@ -355,30 +355,32 @@ def _words_of(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
 
 
-def _telling_gaps(view: View, ties: Ties) -> list[Notice]:
+def _informative_missing(view: View, associations: Associations) -> list[Notice]:
     """Columns whose missing values predict many others: often two ways of collecting. A few, since
     gaps mostly come in blocks."""
     found = []
-    for source, reach in sorted(ties.gaps.items(), key=lambda one: -one[1]):
-        if reach >= WIDE_BY_NAME and len(view.source_names) - 1 >= LEAST_OTHERS:
+    for source, reach in sorted(associations.missing.items(), key=lambda one: -one[1]):
+        if reach >= WIDE_BY_NAME and len(view.source_names) - 1 >= MIN_OTHERS:
             name = view.source_names[source]
             sentence = f"Where “{name}” is missing, {reach:.0%} of the other columns differ."
             found.append(Notice(name, "missing values predict others", sentence, reach))
-    return found[:MOST_GAPS]
+    return found[:MAX_MISSING]
 
 
 # ------------------------------------------------------------------------------------------ worth
-def _worth(view: View, ties: Ties, suspects: tuple[str, ...], notices: tuple) -> Verdict:
+def _worth(
+    view: View, associations: Associations, suspects: tuple[str, ...], notices: tuple
+) -> Verdict:
     """Whether decorrelation has something to do here: yes, maybe, no."""
     what = "the suspects" if len(suspects) != 1 else f"“{suspects[0]}”"
     between = f"{what} and the other columns" if suspects else "columns"
     reasons = [
-        f"A typical difference between {between} is {ties.typical:.2f} standard deviations; chance "
-        f"alone gives {ties.by_chance:.2f}.",
-        f"{ties.n_above:,} of {ties.n_pairs:,} pairs of columns differ by more than {BALANCED}.",
+        f"A typical difference between {between} is {associations.typical:.2f} standard deviations; chance "
+        f"alone gives {associations.by_chance:.2f}.",
+        f"{associations.n_above:,} of {associations.n_pairs:,} pairs of columns differ by more than {BALANCED}.",
         f"{kish_size(view.a):,.0f} rows' worth of data in {view.rows.n:,} rows.",
     ]
-    if ties.typical <= max(BALANCED / 2, BEYOND_CHANCE * ties.by_chance):
+    if associations.typical <= max(BALANCED / 2, BEYOND_CHANCE * associations.by_chance):
         sentence = (
             f"{what.capitalize() if suspects else 'The columns'} hardly "
             + ("predict the other columns" if suspects else "predict each other")
@@ -386,15 +388,15 @@ def _worth(view: View, ties: Ties, suspects: tuple[str, ...], notices: tuple) ->
         )
         return Verdict("no", sentence, tuple(reasons))
     if suspects:
-        reasons.append(f"{ties.touched:.0%} of the other columns carry a trace of {what}.")
-        if ties.touched <= NARROW:
+        reasons.append(f"{associations.touched:.0%} of the other columns carry a trace of {what}.")
+        if associations.touched <= NARROW_REACH:
             sentence = (
-                f"Only {ties.touched:.0%} of the other columns carry a trace of {what}: try "
+                f"Only {associations.touched:.0%} of the other columns carry a trace of {what}: try "
                 "leaving those out first, and compare."
             )
             return Verdict("maybe", sentence, tuple(reasons))
         sentence = (
-            f"{ties.touched:.0%} of the other columns carry a trace of {what}: leaving "
+            f"{associations.touched:.0%} of the other columns carry a trace of {what}: leaving "
             f"{'it' if len(suspects) == 1 else 'them'} out would not remove that, so decorrelating "
             "is worth a try."
         )

@@ -14,12 +14,20 @@ from ..baselines import DecorrelatedKMeans, DropKMeans, PCAKMeans
 from ..dckm import DCKM
 from ..metrics import effective_sample_size, silhouette_score
 from . import _measure
-from ._diagnose import ALL, DROPPED, REGRESSED, describe_fit, encoded_matrix, fit_rivals, look_at
+from ._diagnose import (
+    ALL,
+    DROPPED,
+    REGRESSED,
+    describe_fit,
+    encoded_matrix,
+    fit_baselines,
+    inspect_fit,
+)
 from ._results import Comparison, MethodRow
 from ._view import View, call_of, check_names, settings_of
 
 # Rows among which the silhouette is computed.
-MOST_IN_SILHOUETTE = 2000
+MAX_IN_SILHOUETTE = 2000
 
 # method -> how it is called in tables; the order of the rows.
 METHODS = {
@@ -33,7 +41,7 @@ METHODS = {
     "both": "unskew, effects of suspects too",
 }
 # Those that the verdict knows about.
-RIVALS = ("kmeans", "dropped", "regressed")
+BASELINES = ("kmeans", "dropped", "regressed")
 
 
 def compare(
@@ -95,8 +103,8 @@ def compare(
     ).fit(X, sample_weight=sample_weight)
     if names is not None:
         model.feature_names_in_ = names
-    look = look_at(model, X, sample_weight)
-    view = look.view
+    inspection = inspect_fit(model, X, sample_weight)
+    view = inspection.view
     fitted, skipped = _fit_all(model, view, X, sample_weight, wanted)
     reference = fitted["kmeans"][0] if "kmeans" in fitted else None
     rows = tuple(
@@ -104,9 +112,9 @@ def compare(
         for method in METHODS
         if method in fitted
     )
-    rivals = {METHODS[name]: fitted[name][0] for name in RIVALS if name in fitted}
-    verdict = describe_fit(look, rivals).verdict
-    seen = min(MOST_IN_SILHOUETTE, int((view.a > 0).sum()))
+    baselines = {METHODS[name]: fitted[name][0] for name in BASELINES if name in fitted}
+    verdict = describe_fit(inspection, baselines).verdict
+    seen = min(MAX_IN_SILHOUETTE, int((view.a > 0).sum()))
     return Comparison(
         summary=verdict,
         rows=rows,
@@ -134,9 +142,9 @@ def compare(
 def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -> tuple:
     """method -> (labels, learned weights or None, and where it says so itself the imbalance left);
     and (title, reason) of what was left out."""
-    which = [METHODS[name] for name in RIVALS if name in wanted]
+    which = [METHODS[name] for name in BASELINES if name in wanted]
     titles = {title: name for name, title in METHODS.items()}
-    found = fit_rivals(model, view, X, sample_weight, which)
+    found = fit_baselines(model, view, X, sample_weight, which)
     fitted = {titles[title]: (labels, None) for title, labels in found.items()}
     skipped = []
     if view.suspects is None:
@@ -193,7 +201,7 @@ def _describe(
 def _silhouette(view: View, labels: np.ndarray) -> float | None:
     """Of some rows drawn with seed 0, by design weights; None where it has no meaning."""
     present = np.flatnonzero(view.a > 0)
-    rows = np.random.default_rng(0).permutation(present)[:MOST_IN_SILHOUETTE]
+    rows = np.random.default_rng(0).permutation(present)[:MAX_IN_SILHOUETTE]
     count = np.unique(labels[rows]).size
     if not 2 <= count < rows.size:
         return None

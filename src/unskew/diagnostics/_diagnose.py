@@ -1,4 +1,4 @@
-"""diagnostics: what the weights of a fitted model did to its data, and whether that helped."""
+"""diagnose: what the weights of a fitted model did to its data, and whether that helped."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..baselines import PlainKMeans, RegressOutKMeans
 from ..dckm import DCKM
 from ..metrics import effective_sample_size, kish_size
 from . import _measure
-from ._permutation import measure_untied
-from ._results import Convergence, Diagnostics, Rival, SuspectEffect
-from ._verdict import Evidence, Verdict, judge
-from ._view import View, call_of, read_fitted, row_names, settings_of
+from ._permutation import check_permutation
+from ._results import Baseline, Convergence, Diagnostics, SuspectEffect
+from ._verdict import Evidence, Verdict, decide
+from ._view import View, call_of, row_index, settings_of, view_of_fit
 
 ALL, DROPPED, REGRESSED = (
     "k-means, all columns",
@@ -27,10 +27,10 @@ ALL, DROPPED, REGRESSED = (
     "k-means, suspects regressed out",
 )
 # Effects of suspects that are listed.
-MOST_EFFECTS = 200
+MAX_EFFECTS = 200
 
 
-def diagnostics(model: Any, X: Any, sample_weight: Any = None, *, against: bool = True):
+def diagnose(model: Any, X: Any, sample_weight: Any = None, *, against: bool = True):
     """Numbers about a fit: weights, imbalance before and after, clusters, rivals, a verdict.
 
     Parameters
@@ -52,30 +52,30 @@ def diagnostics(model: Any, X: Any, sample_weight: Any = None, *, against: bool 
     Examples
     --------
     >>> from unskew import DCKM
-    >>> from unskew.diagnostics import diagnostics
+    >>> from unskew.diagnostics import diagnose
     >>> from unskew.simulate import make_site_footprint
     >>> data = make_site_footprint(1000, rate=0.8, random_state=0)
     >>> model = DCKM(4, suspects=data.suspects, n_init=3, random_state=0).fit(data.X)
-    >>> found = diagnostics(model, data.X)
+    >>> found = diagnose(model, data.X)
     >>> found.verdict.word
     'helped'
     >>> found.evidence.typical_after < found.evidence.typical_before
     True
     """
-    look = look_at(model, X, sample_weight)
-    return describe_fit(look, look.rivals() if against else {})
+    inspection = inspect_fit(model, X, sample_weight)
+    return describe_fit(inspection, inspection.baselines() if against else {})
 
 
 def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
     """Did the correction help? In a word, a sentence and reasons with numbers; no labels needed.
 
-    The verdict of `diagnostics`, without its tables.
+    The verdict of `diagnose`, without its tables.
 
     Parameters
     ----------
     model : fitted DCKM, ConsensusDCKM or DecorrelationWeights
     X, sample_weight
-        What the model was fitted to; as in `diagnostics`.
+        What the model was fitted to; as in `diagnose`.
 
     Returns
     -------
@@ -94,18 +94,18 @@ def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
     >>> verdict(model, data.X).word
     'helped'
     """
-    look = look_at(model, X, sample_weight)
-    labels, rivals = look.labels, look.rivals()
+    inspection = inspect_fit(model, X, sample_weight)
+    labels, baselines = inspection.labels, inspection.baselines()
     own, variance = (), None
     if labels is not None:
-        own = _measure.associations(look.view, labels)
-        variance = _measure.explained_variance(look.view, labels)
-    imbalance = _measure.measure_imbalance(look.view, look.w)
-    described = _describe_rivals(look.view, rivals, labels)
-    return judge(_evidence(look, imbalance, own, variance, described, rivals))
+        own = _measure.associations(inspection.view, labels)
+        variance = _measure.explained_variance(inspection.view, labels)
+    imbalance = _measure.measure_imbalance(inspection.view, inspection.w)
+    described = _describe_baselines(inspection.view, baselines, labels)
+    return decide(_evidence(inspection, imbalance, own, variance, described, baselines))
 
 
-class Look(NamedTuple):
+class Inspection(NamedTuple):
     """A fit and the rows of it that are looked at: ``model`` has the labels and weights of these,
     ``whole`` those of all rows."""
 
@@ -125,13 +125,13 @@ class Look(NamedTuple):
         labels = getattr(self.model, "labels_", None)
         return None if labels is None else np.asarray(labels)
 
-    def rivals(self) -> dict[str, np.ndarray]:
+    def baselines(self) -> dict[str, np.ndarray]:
         if self.labels is None:
             return {}
-        return fit_rivals(self.model, self.view, self.X, self.sample_weight)
+        return fit_baselines(self.model, self.view, self.X, self.sample_weight)
 
 
-def look_at(model: Any, X: Any, sample_weight: Any) -> Look:
+def inspect_fit(model: Any, X: Any, sample_weight: Any) -> Inspection:
     check_is_fitted(model, "weights_")
     some = sample_rows(X, sample_weight, _seed(model))
     if some.n != model.weights_.size:
@@ -141,46 +141,48 @@ def look_at(model: Any, X: Any, sample_weight: Any) -> Look:
         )
     few = subset_model(model, some.chosen)
     weights = None if sample_weight is None else some.a
-    view = read_fitted(few, some.X, weights)
-    whole = FitVectors.of(model, check_weights(sample_weight, some.n), row_names(X), some.chosen)
-    return Look(few, some.X, weights, view, whole, () if some.chosen is None else (some.note,))
+    view = view_of_fit(few, some.X, weights)
+    whole = FitVectors.of(model, check_weights(sample_weight, some.n), row_index(X), some.chosen)
+    return Inspection(
+        few, some.X, weights, view, whole, () if some.chosen is None else (some.note,)
+    )
 
 
-def _describe_rivals(view: View, rivals: dict, labels: Any) -> tuple[Rival, ...]:
+def _describe_baselines(view: View, baselines: dict, labels: Any) -> tuple[Baseline, ...]:
     return tuple(
-        Rival(
+        Baseline(
             name,
             _measure.explained_variance(view, found),
             _measure.agreement(view, found, labels),
             _measure.associations(view, found),
         )
-        for name, found in rivals.items()
+        for name, found in baselines.items()
     )
 
 
-def describe_fit(look: Look, rivals: dict[str, np.ndarray]) -> Diagnostics:
+def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Diagnostics:
     """Everything about a fit, given the labels of its rivals (none: {})."""
-    model, view, w, labels = look.model, look.view, look.w, look.labels
+    model, view, w, labels = inspection.model, inspection.view, inspection.w, inspection.labels
     imbalance = _measure.measure_imbalance(view, w)
     clusters, marks, projection, flow, own, variance = (), None, None, None, (), None
     if labels is not None:
         K = int(model._K)
-        clusters, marks = _measure.profile_clusters(view, labels, w, K, look.whole)
-        projection = _measure.project(view, labels, w, _seed(model), look.whole)
+        clusters, marks = _measure.profile_clusters(view, labels, w, K, inspection.whole)
+        projection = _measure.project(view, labels, w, _seed(model), inspection.whole)
         own, variance = (
             _measure.associations(view, labels),
             _measure.explained_variance(view, labels),
         )
         baseline = _same_distance(view)
-        if baseline in rivals:
-            flow = _measure.flow_between(view, baseline, rivals[baseline], labels, K)
-    described = _describe_rivals(view, rivals, labels)
-    evidence = _evidence(look, imbalance, own, variance, described, rivals)
+        if baseline in baselines:
+            flow = _measure.flow_between(view, baseline, baselines[baseline], labels, K)
+    described = _describe_baselines(view, baselines, labels)
+    evidence = _evidence(inspection, imbalance, own, variance, described, baselines)
     correlation = _measure.measure_correlation(view, w, imbalance.largest_before, marks)
     return Diagnostics(
-        verdict=judge(evidence),
+        verdict=decide(evidence),
         evidence=evidence,
-        weights=_measure.describe_weights(look.whole),
+        weights=_measure.describe_weights(inspection.whole),
         imbalance_before=float(model.initial_imbalance_),
         imbalance_after=float(model.imbalance_),
         features=imbalance.features,
@@ -191,29 +193,29 @@ def describe_fit(look: Look, rivals: dict[str, np.ndarray]) -> Diagnostics:
         clusters=clusters,
         explained_variance=variance,
         associations=own,
-        rivals=described,
+        baselines=described,
         flow=flow,
         projection=projection,
         effects=_effects(model),
-        notes=(*look.notes, *_notes(view, correlation, projection, imbalance)),
+        notes=(*inspection.notes, *_notes(view, correlation, projection, imbalance)),
         settings=settings_of(
             view,
-            look.X,
-            look.sample_weight,
+            inspection.X,
+            inspection.sample_weight,
             model=type(model).__name__,
-            call=call_of(model, look.sample_weight is not None),
+            call=call_of(model, inspection.sample_weight is not None),
             parameters=model.get_params(deep=False),
-            n_rows=look.whole.w.size,
+            n_rows=inspection.whole.w.size,
         ),
     )
 
 
 # Starts of k-means, at least (what one would do instead of the model), and where missing values
 # need the slower engine, at most; the model's groups are one more.
-LEAST_STARTS, SLOW_STARTS = 10, 3
+MIN_INIT, SLOW_INIT = 10, 3
 
 
-def fit_rivals(
+def fit_baselines(
     model: Any, view: View, X: Any, sample_weight: Any, which: Any = (ALL, DROPPED, REGRESSED)
 ) -> dict[str, np.ndarray]:
     """name -> labels of simpler clusterings of the same rows, from the model's starts.
@@ -229,7 +231,7 @@ def fit_rivals(
         if DROPPED in which and view.suspects is not None:
             found[DROPPED] = _plain_kmeans(model, view, X, sample_weight, drop=True)
         if REGRESSED in which and view.suspects is not None:
-            found[REGRESSED] = regress_out(model, view).labels_
+            found[REGRESSED] = fit_regressed(model, view).labels_
     return found
 
 
@@ -238,7 +240,7 @@ def _plain_kmeans(model: Any, view: View, X: Any, sample_weight: Any, *, drop: b
     lower: a rival that was merely stuck would flatter the model."""
     form = view.design.distance.scaling
     if (view.design.column_map.missing_indicator < 0).all() and form is None:
-        starts = max(model.n_init, LEAST_STARTS)
+        starts = max(model.n_init, MIN_INIT)
         how = {"n_init": starts, "random_state": model.random_state, "init": model.init}
         plain = PlainKMeans(model._K, suspects=view.suspects if drop else None, **how)
         X, sample_weight = encoded_matrix(view), view.a
@@ -254,7 +256,7 @@ def _plain_kmeans(model: Any, view: View, X: Any, sample_weight: Any, *, drop: b
             column_scale=model.column_scale,
             row_scale="unit" if form is not None and form.unit else None,
             init=model.init,
-            n_init=min(model.n_init, SLOW_STARTS),
+            n_init=min(model.n_init, SLOW_INIT),
             max_iter=max(100, model.max_iter),
             encoder=model.encoder,
             n_bins=model.n_bins,
@@ -275,7 +277,7 @@ def encoded_matrix(view: View) -> Any:
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
 
 
-def regress_out(model: Any, view: View) -> RegressOutKMeans:
+def fit_regressed(model: Any, view: View) -> RegressOutKMeans:
     """Missing values hold the mean here: a regression has no other place for them."""
     how = {"init": model.init, "n_init": model.n_init, "random_state": model.random_state}
     method = RegressOutKMeans(model._K, suspects=view.suspects, **how)
@@ -312,9 +314,9 @@ def _convergence(model: Any) -> Convergence:
     )
 
 
-def _evidence(look: Look, imbalance, own, variance, described, rivals) -> Evidence:
-    model, view, w, whole = look.model, look.view, look.w, look.whole
-    by_name = {rival.name: rival for rival in described}
+def _evidence(inspection: Inspection, imbalance, own, variance, described, baselines) -> Evidence:
+    model, view, w, whole = inspection.model, inspection.view, inspection.w, inspection.whole
+    by_name = {baseline.name: baseline for baseline in described}
     baseline, dropped = by_name.get(_same_distance(view)), by_name.get(DROPPED)
 
     def strongest(found: Any) -> float | None:
@@ -327,20 +329,22 @@ def _evidence(look: Look, imbalance, own, variance, described, rivals) -> Eviden
         if baseline.explained_variance > 0 and not view.corrected:
             kept = variance / baseline.explained_variance
     weighted: dict[str, Any] = {}
-    if ALL in rivals:
+    if ALL in baselines:
         labels = np.asarray(model.labels_)
-        weighted["weighted_same"] = _measure.agreement(view, labels, rivals[ALL], w)
-        if DROPPED in rivals:
-            weighted["weighted_same_dropped"] = _measure.agreement(view, labels, rivals[DROPPED], w)
+        weighted["weighted_same"] = _measure.agreement(view, labels, baselines[ALL], w)
+        if DROPPED in baselines:
+            weighted["weighted_same_dropped"] = _measure.agreement(
+                view, labels, baselines[DROPPED], w
+            )
         weighted["weighted_follows"] = strongest(_measure.associations(view, labels, w))
-        follows = strongest(_measure.associations(view, rivals[ALL], w))
+        follows = strongest(_measure.associations(view, baselines[ALL], w))
         weighted["weighted_kmeans_follows"] = follows
-        untied = measure_untied(model, view, w, rivals[ALL], _seed(model))
+        untied = check_permutation(model, view, w, baselines[ALL], _seed(model))
         if untied is not None:
             weighted |= untied._asdict()
         halves = _measure.stabilities(view, w, int(model._K), _seed(model))
         weighted["stability"], weighted["kmeans_stability"] = halves
-        changes = _measure.influence(view, rivals[ALL], labels)
+        changes = _measure.influence(view, baselines[ALL], labels)
         weighted["gained"], weighted["lost"] = changes
     return Evidence(
         **weighted,
@@ -381,7 +385,7 @@ def _effects(model: Any) -> tuple[SuspectEffect, ...]:
         for column, effect in zip(one["columns"], one["effects"])
         if effect != 0
     ]
-    return tuple(sorted(every, key=lambda one: -abs(one.effect))[:MOST_EFFECTS])
+    return tuple(sorted(every, key=lambda one: -abs(one.effect))[:MAX_EFFECTS])
 
 
 def _notes(view: View, correlation: Any, projection: Any, imbalance: Any) -> tuple[str, ...]:

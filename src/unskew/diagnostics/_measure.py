@@ -37,18 +37,18 @@ from ._results import (
 )
 from ._view import View, treatment_name, values_of_source
 
-MOST_PAIRS = 200
-MOST_IN_MAPS = 60
-MOST_IN_PROFILE = 15
-MOST_IN_PROJECTION = 2000
-MAX_ROWS = 10
+MAX_PAIRS = 200
+MAX_IN_MAPS = 60
+MAX_IN_PROFILE = 15
+MAX_IN_PROJECTION = 2000
+MAX_CORRELATION_ROWS = 10
 # Rows that are clustered in halves, and untied from suspects, in no more columns than this.
-MOST_IN_HALVES = 2000
-MOST_COLUMNS_IN_HALVES = 5000
+MAX_IN_HALVES = 2000
+MAX_COLUMNS_IN_HALVES = 5000
 # A change of a column's share between clusters that is worth telling.
 INFLUENCE = 0.02
 # The matrix of all columns is not formed beyond this many.
-MOST_COLUMNS = 4096
+MAX_COLUMNS = 4096
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 
@@ -88,8 +88,8 @@ def describe_weights(whole: FitVectors) -> Weights:
         top_share=float(heavy.sum() / w.sum()),
         edges=tuple(edges.tolist()),
         counts=tuple(counts.tolist()),
-        heaviest=rows(order[:MAX_ROWS]),
-        lightest=rows(order[::-1][:MAX_ROWS]),
+        heaviest=rows(order[:MAX_CORRELATION_ROWS]),
+        lightest=rows(order[::-1][:MAX_CORRELATION_ROWS]),
     )
 
 
@@ -218,7 +218,7 @@ def _strongest_pairs(view: View, long: list) -> tuple[tuple[PairBalance, ...], i
     best = np.zeros((2, key.size))
     np.maximum.at(best[0], position, before)
     np.maximum.at(best[1], position, after)
-    order = np.argsort(-best[0], kind="stable")[:MOST_PAIRS]
+    order = np.argsort(-best[0], kind="stable")[:MAX_PAIRS]
     named = []
     for at in order:
         first, second = divmod(int(key[at]), len(view.source_names))
@@ -294,13 +294,13 @@ def half_agreement(F: np.ndarray, w: np.ndarray, K: int, seed: int, pairs: int =
 
 def draw_rows(view: View, rng: Any) -> np.ndarray:
     """A few thousand of the rows that have weight, for what is clustered again."""
-    return np.sort(rng.permutation(np.flatnonzero(view.a > 0))[:MOST_IN_HALVES])
+    return np.sort(rng.permutation(np.flatnonzero(view.a > 0))[:MAX_IN_HALVES])
 
 
 def stabilities(view: View, w: np.ndarray, K: int, seed: int) -> tuple:
     """Of rows as the model measures and weights them, and of plain k-means on all columns; among
     a few thousand rows. (None, None) for very wide data, whose rows would have to be dense."""
-    if view.rows.d > MOST_COLUMNS_IN_HALVES:
+    if view.rows.d > MAX_COLUMNS_IN_HALVES:
         return None, None
     rows = draw_rows(view, np.random.RandomState(seed))
     tile = view.rows.take(rows)
@@ -332,7 +332,7 @@ def profile_clusters(
 
     profiles = []
     for k in range(K):
-        order = np.argsort(-np.abs(weighted["difference"][k]), kind="stable")[:MOST_IN_PROFILE]
+        order = np.argsort(-np.abs(weighted["difference"][k]), kind="stable")[:MAX_IN_PROFILE]
         features = tuple(
             FeatureProfile(view.names[j], *numbers(weighted, k, j), *numbers(plain, k, j))
             for j in order
@@ -366,9 +366,9 @@ def flow_between(view: View, name: str, old: np.ndarray, new: np.ndarray, K: int
     order = line[np.argsort(column)]
     counts = counts[order]
     return Flow(
-        rival=name,
+        baseline=name,
         clusters=tuple(range(K)),
-        rivals_clusters=tuple(order.tolist()),
+        baseline_clusters=tuple(order.tolist()),
         counts=tuple(tuple(row) for row in counts.tolist()),
         moved=float(1 - np.trace(counts) / counts.sum()),
         agreement=agreement(view, old, new),
@@ -387,10 +387,10 @@ def measure_correlation(view: View, w: np.ndarray, largest: np.ndarray, marks: A
     """Matrices of the columns with the largest differences, ordered by the cluster they mark."""
     d = view.rows.d
     amounts: list[float | None] = [None, None]
-    if d <= MOST_COLUMNS:
+    if d <= MAX_COLUMNS:
         amounts = [amount_of_correlation(view.rows.X, weight) for weight in (view.a, w)]
     score = np.where(view.sd > 0, largest, -1.0)
-    chosen = np.argsort(-score, kind="stable")[: min(MOST_IN_MAPS, int((view.sd > 0).sum()))]
+    chosen = np.argsort(-score, kind="stable")[: min(MAX_IN_MAPS, int((view.sd > 0).sum()))]
     is_suspect = np.zeros(d, dtype=bool)
     if view.suspects is not None:
         is_suspect[view.suspects] = True
@@ -434,7 +434,7 @@ def project(
     of each that is looked at; components of the columns of the distance under w."""
     rng = np.random.default_rng(seed)
     present = np.flatnonzero(view.a > 0)
-    rate = min(1.0, MOST_IN_PROJECTION / present.size)
+    rate = min(1.0, MAX_IN_PROJECTION / present.size)
     chosen = []
     for k in np.unique(labels[present]):
         own = present[labels[present] == k]

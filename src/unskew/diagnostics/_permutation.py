@@ -15,55 +15,55 @@ import numpy as np
 from .._kmeans import Distance, assign, cluster_sums, means
 from .._preprocessing import scaled_distance
 from ..metrics import adjusted_rand_score
-from ._measure import MOST_COLUMNS_IN_HALVES, draw_rows
+from ._measure import MAX_COLUMNS_IN_HALVES, draw_rows
 from ._view import View
 
 # Populations that are drawn; what is found in them is averaged.
-DRAWS = 3
+N_PERMUTATIONS = 3
 # A share of a two-valued column is not taken for 0 or 1.
-LEAST = 0.01
+MIN_ROWS_PER_GROUP = 0.01
 
 
-class Untied(NamedTuple):
+class PermutationCheck(NamedTuple):
     """What a model and k-means find of groups when the suspects are untied from them.
 
     own_found, own_found_by_kmeans       of the model's groups (adjusted Rand index)
-    rival_found, rival_found_by_kmeans   of the groups of k-means: by the model, by k-means
+    baseline_found, baseline_found_by_kmeans   of the groups of k-means: by the model, by k-means
     beyond, kmeans_beyond                share of the variance that the suspects leave unexplained
                                          and the groups explain: the model's, those of k-means
     """
 
     own_found: float
     own_found_by_kmeans: float
-    rival_found: float
-    rival_found_by_kmeans: float
+    baseline_found: float
+    baseline_found_by_kmeans: float
     beyond: float
     kmeans_beyond: float
 
 
-def measure_untied(model: Any, view: View, w: np.ndarray, rival: np.ndarray, seed: int):
+def check_permutation(model: Any, view: View, w: np.ndarray, baseline: np.ndarray, seed: int):
     """Untied, or None without suspects and for very wide data, whose rows would have to be dense.
 
     w are the model's weights, rival the labels of k-means on all columns.
     """
-    if view.suspects is None or view.rows.d > MOST_COLUMNS_IN_HALVES:
+    if view.suspects is None or view.rows.d > MAX_COLUMNS_IN_HALVES:
         return None
     rng = np.random.RandomState(seed)
     chosen = draw_rows(view, rng)
     tile = view.rows.take(chosen)
-    a, own, other = view.a[chosen], np.asarray(model.labels_)[chosen], rival[chosen]
+    a, own, other = view.a[chosen], np.asarray(model.labels_)[chosen], baseline[chosen]
     by_model = NearestMean(view.design.distance, tile, w[chosen], own)
     by_kmeans = NearestMean(distance_of_kmeans(model, view), tile, a, other)
     found = np.zeros((2, 2))
-    for _ in range(DRAWS):
+    for _ in range(N_PERMUTATIONS):
         for total, groups in zip(found, (own, other)):
-            donors, rows = untie(view, tile, a, groups, rng)
+            donors, rows = permute_suspects(view, tile, a, groups, rng)
             total += [
-                adjusted_rand_score(groups[donors], nearest.labels(rows)) / DRAWS
+                adjusted_rand_score(groups[donors], nearest.labels(rows)) / N_PERMUTATIONS
                 for nearest in (by_model, by_kmeans)
             ]
     explained = [beyond_suspects(view, tile, a, groups) for groups in (own, other)]
-    return Untied(*found.ravel().tolist(), *explained)
+    return PermutationCheck(*found.ravel().tolist(), *explained)
 
 
 def distance_of_kmeans(model: Any, view: View) -> Distance:
@@ -99,7 +99,9 @@ class NearestMean:
         return self.kept[assign(F, self.C, self.distance.missing_mask(tile))[0]]
 
 
-def untie(view: View, tile: np.ndarray, a: np.ndarray, groups: np.ndarray, rng: Any) -> tuple:
+def permute_suspects(
+    view: View, tile: np.ndarray, a: np.ndarray, groups: np.ndarray, rng: Any
+) -> tuple:
     """(which rows of the tile were taken, those rows with the suspects of others).
 
     What suspects add is linear and the same in all groups. Two-valued columns stay two-valued: as
@@ -110,7 +112,7 @@ def untie(view: View, tile: np.ndarray, a: np.ndarray, groups: np.ndarray, rng: 
     donors, givers = rng.choice(n, n, p=share), rng.choice(n, n, p=share)
     rest = np.setdiff1d(np.arange(tile.shape[1]), suspects)
     X, Z = tile[:, rest].astype(np.float64), tile[:, suspects].astype(np.float64)
-    inside, B = _effects(X, Z, a, groups)
+    inside, B = _estimate_effects(X, Z, a, groups)
     rows = tile[donors].copy()
     rows[:, suspects] = tile[givers][:, suspects]
     moved = X[donors] + (Z[givers] - Z[donors]) @ B
@@ -118,8 +120,14 @@ def untie(view: View, tile: np.ndarray, a: np.ndarray, groups: np.ndarray, rng: 
     two = ((low == X) | (high == X)).all(axis=0) & (high > low)
     if two.any():
         gap = (high - low)[two]
-        chance = np.clip((inside[donors][:, two] - low[two]) / gap, LEAST, 1 - LEAST)
-        wanted = np.clip(chance + ((Z[givers] - Z[donors]) @ B[:, two]) / gap, LEAST, 1 - LEAST)
+        chance = np.clip(
+            (inside[donors][:, two] - low[two]) / gap, MIN_ROWS_PER_GROUP, 1 - MIN_ROWS_PER_GROUP
+        )
+        wanted = np.clip(
+            chance + ((Z[givers] - Z[donors]) @ B[:, two]) / gap,
+            MIN_ROWS_PER_GROUP,
+            1 - MIN_ROWS_PER_GROUP,
+        )
         draw = rng.random_sample(chance.shape)
         is_high = X[donors][:, two] == high[two]
         now = np.where(is_high, draw * chance < wanted, draw * (1 - chance) < wanted - chance)
@@ -134,7 +142,7 @@ def untie(view: View, tile: np.ndarray, a: np.ndarray, groups: np.ndarray, rng: 
     return donors, rows
 
 
-def _effects(X: np.ndarray, Z: np.ndarray, a: np.ndarray, groups: np.ndarray) -> tuple:
+def _estimate_effects(X: np.ndarray, Z: np.ndarray, a: np.ndarray, groups: np.ndarray) -> tuple:
     """(fitted X, B): X on groups and Z, B the part of Z; a little ridge for suspects that follow
     each other or the groups."""
     means_of_X, means_of_Z = (_group_means(M, a, groups) for M in (X, Z))

@@ -137,13 +137,13 @@ class ClusterProfile:
 class Flow:
     """Rows by k-means cluster (line) and cluster of the model (column), after matching.
 
-    ``rivals_clusters`` are k-means' own numbers in the order of the lines; ``moved`` is the share
+    ``baseline_clusters`` are k-means' own numbers in the order of the lines; ``moved`` is the share
     of the rows off the diagonal.
     """
 
-    rival: str
+    baseline: str
     clusters: tuple[int, ...]
-    rivals_clusters: tuple[int, ...]
+    baseline_clusters: tuple[int, ...]
     counts: tuple[tuple[int, ...], ...]
     moved: float
     agreement: float
@@ -159,7 +159,7 @@ class Association:
 
 
 @dataclass(frozen=True)
-class Rival:
+class Baseline:
     """A simpler clustering of the same rows.
 
     explained_variance  share of the variance of the rest columns between its clusters
@@ -213,9 +213,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What the weights of a fitted model did to its data; see `diagnostics`.
+    """What the weights of a fitted model did to its data; see `diagnose`.
 
-    For DecorrelationWeights, which know no clusters, ``clusters``, ``rivals`` and ``associations``
+    For DecorrelationWeights, which know no clusters, ``clusters``, ``baselines`` and ``associations``
     are empty and ``flow``, ``projection``, ``explained_variance`` None.
     """
 
@@ -232,7 +232,7 @@ class Diagnostics:
     clusters: tuple[ClusterProfile, ...]
     explained_variance: float | None
     associations: tuple[Association, ...]
-    rivals: tuple[Rival, ...]
+    baselines: tuple[Baseline, ...]
     flow: Flow | None
     projection: Projection | None
     effects: tuple[SuspectEffect, ...]

@@ -11,7 +11,7 @@ ROWS_PER_CLUSTER = 3
 # Two clusterings that agree above this under the learned weights are the same groups. Without
 # suspects it takes more of a difference to speak of one: there nothing but the difference speaks.
 SAME_GROUPS = 0.97
-SAME_BLIND = 0.88
+SAME_WITHOUT_SUSPECTS = 0.88
 # With the suspects untied: k-means finds the model's groups as well if it lacks no more than this;
 # the model finds those of k-means as well if it lacks no more than this; and where each finds its
 # own groups better, the model's are the better ones if they explain this much more of the
@@ -55,9 +55,9 @@ class Evidence:
     stability, kmeans_stability
                         agreement of clusterings of random halves of the rows: as the model
                         measures and weights them, and of plain k-means
-    own_found, own_found_by_kmeans, rival_found, rival_found_by_kmeans, beyond, kmeans_beyond
+    own_found, own_found_by_kmeans, baseline_found, baseline_found_by_kmeans, beyond, kmeans_beyond
                         what is found of the groups where the suspects are untied from them, and
-                        what the groups explain beyond the suspects: see ``_untied.Untied``
+                        what the groups explain beyond the suspects: see ``_untied.PermutationCheck``
     gained, lost        columns whose share between groups rose and fell most against k-means
     constant_suspects   suspects were named, but all have one value only
     votes               of a consensus: runs, those that vote, and how far two runs agree
@@ -87,8 +87,8 @@ class Evidence:
     kmeans_stability: float | None = None
     own_found: float | None = None
     own_found_by_kmeans: float | None = None
-    rival_found: float | None = None
-    rival_found_by_kmeans: float | None = None
+    baseline_found: float | None = None
+    baseline_found_by_kmeans: float | None = None
     beyond: float | None = None
     kmeans_beyond: float | None = None
     gained: tuple[tuple[str, float], ...] = ()
@@ -108,7 +108,7 @@ class Verdict:
     dropping_would_do: bool = False
 
 
-def judge(evidence: Evidence) -> Verdict:
+def decide(evidence: Evidence) -> Verdict:
     """Helped, no effect or harmed, against k-means on all columns. The first rule that holds
     decides.
 
@@ -158,15 +158,15 @@ def judge(evidence: Evidence) -> Verdict:
             "no effect", "There was nothing to correct: the suspects have one value only here."
         )
     if e.weighted_same is None:
-        return _judge_weights(e, say)
+        return _decide_by_weights(e, say)
     nothing = e.typical_before <= max(BALANCED / 2, BEYOND_CHANCE * e.by_chance)
-    same = _above(e.weighted_same, SAME_GROUPS if e.suspects else SAME_BLIND)
+    same = _above(e.weighted_same, SAME_GROUPS if e.suspects else SAME_WITHOUT_SUSPECTS)
     if e.own_found is not None:
         same = e.own_found - (e.own_found_by_kmeans or 0.0) <= LACKS
     if same and nothing:
         return say(
             "no effect",
-            f"There was nothing to correct: {_tie(e)} no more than chance would explain, and the "
+            f"There was nothing to correct: {_association_phrase(e)} no more than chance would explain, and the "
             "groups are those of ordinary k-means.",
         )
     if not e.suspects:
@@ -186,7 +186,7 @@ def judge(evidence: Evidence) -> Verdict:
     if same:
         return say("no effect", _same_groups(e, what))
     if e.own_found is not None:
-        return _judge_untied(e, what, say)
+        return _decide_by_permutation(e, what, say)
     less = (e.weighted_kmeans_follows or 0.0) - (e.weighted_follows or 0.0)
     if less >= FELL_BY:
         explain = ""
@@ -208,10 +208,10 @@ def judge(evidence: Evidence) -> Verdict:
     )
 
 
-def _judge_untied(e: Evidence, what: str, say: Callable[[str, str], Verdict]) -> Verdict:
+def _decide_by_permutation(e: Evidence, what: str, say: Callable[[str, str], Verdict]) -> Verdict:
     """Groups that differ from those of k-means, by what is left of both without the tie."""
     more = (e.beyond or 0.0) - (e.kmeans_beyond or 0.0)
-    as_good = (e.rival_found or 0.0) - (e.rival_found_by_kmeans or 0.0) > -LACKS
+    as_good = (e.baseline_found or 0.0) - (e.baseline_found_by_kmeans or 0.0) > -LACKS
     if as_good and more <= 0:
         return say(
             "no effect",
@@ -232,24 +232,24 @@ def _judge_untied(e: Evidence, what: str, say: Callable[[str, str], Verdict]) ->
     )
 
 
-def _judge_weights(e: Evidence, say: Callable[[str, str], Verdict]) -> Verdict:
+def _decide_by_weights(e: Evidence, say: Callable[[str, str], Verdict]) -> Verdict:
     """Weights alone, or groups that were not compared with k-means."""
     nothing = e.typical_before <= max(BALANCED / 2, BEYOND_CHANCE * e.by_chance)
     if nothing:
         return say(
             "no effect",
-            f"There was nothing to correct: {_tie(e)} no more than chance would explain.",
+            f"There was nothing to correct: {_association_phrase(e)} no more than chance would explain.",
         )
     fall = f"{1 - e.typical_after / e.typical_before:.0%}" if e.typical_before > 0 else "0%"
     if e.typical_after > FELL * e.typical_before:
         return say(
             "no effect",
-            f"The correction did not take hold: {_tie(e)} almost as much as before ({fall} less).",
+            f"The correction did not take hold: {_association_phrase(e)} almost as much as before ({fall} less).",
         )
     under = "After the correction" if e.corrected else "Under the weights"
     return say(
         "helped",
-        f"{under} {_tie(e)} {fall} less than before, at the price that {e.n_rows:,} rows count as "
+        f"{under} {_association_phrase(e)} {fall} less than before, at the price that {e.n_rows:,} rows count as "
         f"{e.kish_size:,.0f}.",
     )
 
@@ -275,9 +275,9 @@ def _reasons(e: Evidence) -> list[str]:
             f"Test on made-up rows: each gets {_names(e.suspects)} of a row drawn at random, and "
             f"what {'it adds' if one else 'they add'} to the other columns with it, as in a sample "
             "without bias. There the model finds its own groups again at "
-            f"{e.own_found:.2f} and those of k-means at {e.rival_found:.2f} (1 = all, 0 = by "
+            f"{e.own_found:.2f} and those of k-means at {e.baseline_found:.2f} (1 = all, 0 = by "
             f"chance); k-means finds the model's at {e.own_found_by_kmeans:.2f} and its own at "
-            f"{e.rival_found_by_kmeans:.2f}."
+            f"{e.baseline_found_by_kmeans:.2f}."
         )
         told.append(
             f"Of the variance that {_names(e.suspects)} {'leaves' if one else 'leave'} "
@@ -362,7 +362,7 @@ def _between(e: Evidence) -> str:
     return f"between {_names(e.suspects)} and the other columns"
 
 
-def _tie(e: Evidence) -> str:
+def _association_phrase(e: Evidence) -> str:
     if not e.suspects:
         return "the columns predict each other"
     verb = "predicts" if len(e.suspects) == 1 else "predict"

@@ -23,9 +23,9 @@ from ._results import Settings
 # Rectangles of D beyond this many entries are cut down to the columns that vary most.
 MAX_PAIR_BLOCK = 2**22
 # A quantity has more distinct values than this.
-MOST_CODES = 20
+MAX_CODES = 20
 # Values of a category that an audit tells apart; the rest are pooled.
-MOST_CATEGORIES = 20
+MAX_CATEGORIES_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class View:
         return float(self.encoder.recipes_[self.sources[k]].readable(value))
 
 
-def read_fitted(model: Any, X: Any, sample_weight: Any) -> View:
+def view_of_fit(model: Any, X: Any, sample_weight: Any) -> View:
     """The rows that ``model`` was fitted to, with its columns."""
     a = check_weights(sample_weight, model.weights_.size)
     if not sp.issparse(X) and as_frame(X) is None:
@@ -131,7 +131,7 @@ def read_fitted(model: Any, X: Any, sample_weight: Any) -> View:
     return _view(design, model.encoder_)
 
 
-def read_table(X: Any, sample_weight: Any, encoder: Any, feature_names: Any = None) -> View:
+def view_of_table(X: Any, sample_weight: Any, encoder: Any, feature_names: Any = None) -> View:
     """A table or matrix, encoded afresh; every pair of source columns is one to look at."""
     frame = as_frame(X)
     if frame is None:
@@ -141,7 +141,7 @@ def read_table(X: Any, sample_weight: Any, encoder: Any, feature_names: Any = No
         matrix = sp.csr_array(X) if sp.issparse(X) else X
     else:
         check_names(feature_names, X)
-        fitted = clone(encoder or TableEncoder(max_categories=MOST_CATEGORIES))
+        fitted = clone(encoder or TableEncoder(max_categories=MAX_CATEGORIES_SHOWN))
         a = check_weights(sample_weight, len(frame))
         matrix, column_map = fitted._fit_encode(frame, a).matrix, fitted._column_map()
     with TiledMatrix(matrix).threads() as rows:
@@ -221,7 +221,7 @@ def _largest(values: np.ndarray, count: int) -> np.ndarray:
     return np.sort(np.argsort(-values, kind="stable")[:count])
 
 
-def row_names(X: Any) -> Any:
+def row_index(X: Any) -> Any:
     """The index of a pandas table that has one of its own, else None."""
     index = getattr(X, "index", None)
     if index is None or not hasattr(X, "columns") or type(index).__name__ == "RangeIndex":
@@ -261,7 +261,7 @@ def treatment_name(view: View, treatments: Any, j: int) -> str:
     return f"{name} {verbose_logging(low)} to {verbose_logging(high)}"
 
 
-class Values(NamedTuple):
+class SourceValues(NamedTuple):
     """A source column for `metrics.association`: values, measure, and which rows have one."""
 
     values: np.ndarray
@@ -269,7 +269,7 @@ class Values(NamedTuple):
     known: np.ndarray
 
 
-def values_of_source(view: View, source: int) -> Values:
+def values_of_source(view: View, source: int) -> SourceValues:
     """Values of a source column, and which measure suits them.
 
     Quantities, with more than 20 distinct values, are the encoded number itself ("eta"); anything
@@ -279,21 +279,21 @@ def values_of_source(view: View, source: int) -> Values:
     columns = np.flatnonzero(view.sources == source)
     every = np.ones(view.rows.n, dtype=bool)
     if columns.size == 0:  # a constant column has none
-        return Values(np.zeros(view.rows.n), "cramers_v", every)
+        return SourceValues(np.zeros(view.rows.n), "cramers_v", every)
     values = view.rows.columns(columns).astype(np.float64)
     kind = view.kinds.get(view.source_names[source], "number")
-    if kind in ("number", "date") and np.unique(values[:, 0]).size > MOST_CODES:
+    if kind in ("number", "date") and np.unique(values[:, 0]).size > MAX_CODES:
         note = view.design.column_map.missing_indicator[columns[0]]
         known = every if note < 0 else values[:, np.flatnonzero(columns == note)[0]] == 0
-        return Values(values[:, 0], "eta", known)
+        return SourceValues(values[:, 0], "eta", known)
     if columns.size == 1:
-        return Values(np.unique(values[:, 0], return_inverse=True)[1], "cramers_v", every)
+        return SourceValues(np.unique(values[:, 0], return_inverse=True)[1], "cramers_v", every)
     codes = np.unique(values, axis=0, return_inverse=True)[1].ravel()
-    return Values(codes, "cramers_v", every)
+    return SourceValues(codes, "cramers_v", every)
 
 
 # ------------------------------------------------------------------------------------- settings
-def spoken_value(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A parameter as one would type it, long arrays cut short."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
@@ -311,9 +311,9 @@ def call_of(model: Any, weighted: bool) -> str:
     """The line of Python that fits such a model."""
     defaults = type(model)().get_params(deep=False)
     changed = [
-        f"{name}={spoken_value(value)}"
+        f"{name}={format_value(value)}"
         for name, value in model.get_params(deep=False).items()
-        if not _same(value, defaults[name])
+        if not _equal_setting(value, defaults[name])
     ]
     weights = ", sample_weight=sample_weight" if weighted else ""
     return f"{type(model).__name__}({', '.join(changed)}).fit(X{weights})"
@@ -327,8 +327,8 @@ def settings_of(
     return Settings(
         model=model,
         call=call,
-        parameters=tuple((name, spoken_value(value)) for name, value in parameters.items()),
-        versions=versions(X),
+        parameters=tuple((name, format_value(value)) for name, value in parameters.items()),
+        versions=library_versions(X),
         n_rows=n_rows,
         n_columns=len(view.source_names),
         n_encoded=view.rows.d,
@@ -339,13 +339,13 @@ def settings_of(
     )
 
 
-def _same(value: Any, default: Any) -> bool:
+def _equal_setting(value: Any, default: Any) -> bool:
     if isinstance(value, np.ndarray) or isinstance(default, np.ndarray):
         return False
     return type(value) is type(default) and value == default
 
 
-def versions(X: Any) -> tuple[tuple[str, str], ...]:
+def library_versions(X: Any) -> tuple[tuple[str, str], ...]:
     """unskew, Python and the libraries that numbers can depend on."""
     from .. import __version__
 

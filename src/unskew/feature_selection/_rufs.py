@@ -160,7 +160,7 @@ class RUFS(RankingSelector):
             )
         self._check_at_most("n_clusters", len(X), "n_samples")
         L = self._local_matrix(X)
-        problem = _Problem(X, L, self.alpha, self.beta, self.nu)
+        problem = _RUFSProblem(X, L, self.alpha, self.beta, self.nu)
         state = problem.start(self._labels(X), self.n_clusters)
         terms = [problem.terms(*state)]
         converged = False
@@ -228,7 +228,7 @@ def local_learning_matrix(X, k):
     return (B.T @ B).tocsr()
 
 
-class _Problem:
+class _RUFSProblem:
     """The objective of RUFS for given data, and the steps that lower it."""
 
     def __init__(self, X, L, alpha, beta, nu):

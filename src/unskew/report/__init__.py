@@ -34,7 +34,7 @@ def page_of(found: Any) -> Page:
         if isinstance(found, kind):
             return make(found)
     raise TypeError(
-        f"{type(found).__name__} has no report; give what diagnostics, audit or compare returned"
+        f"{type(found).__name__} has no report; give what diagnose, audit or compare returned"
     )
 
 

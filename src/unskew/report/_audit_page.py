@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..diagnostics import Audit
-from ._page import Column, Page, Picture, Section, Table, Tile, drawn, plural
+from ._page import Column, Page, Picture, ReportTable, Section, Tile, drawn, plural
 
 WORDS = {"yes": "Worth it", "maybe": "Perhaps", "no": "Not needed"}
 TONES = {"yes": "good", "maybe": "neutral", "no": "neutral"}
@@ -47,7 +47,7 @@ def _notices(a: Audit) -> Section:
         if a.notices
         else "No column looks like a trace of how the data were collected."
     )
-    table = Table(
+    table = ReportTable(
         "notices",
         "Noticed columns",
         "Identifiers and columns that hardly vary should be left out of a clustering; the others "
@@ -80,7 +80,7 @@ def _pairs(a: Audit) -> Section:
         "association between 0 and 1.",
         (picture,) if a.pairs else (),
         (
-            Table(
+            ReportTable(
                 "pairs-table",
                 "Pairs of columns",
                 f"The {len(a.pairs)} strongest of {plural(a.n_pairs, 'pair')}.",
@@ -119,7 +119,7 @@ def _reach(a: Audit) -> Section | None:
             ),
         ),
         (
-            Table(
+            ReportTable(
                 "reach-table",
                 "All columns",
                 "Share of the other columns that each predicts.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..diagnostics import Comparison
 from ._fit_page import TONES, WORDS, measure
-from ._page import Column, Page, Picture, Section, Table, Tile, drawn, form, plural
+from ._page import Column, Page, Picture, ReportTable, Section, Tile, drawn, form, plural
 
 
 def page_of_comparison(c: Comparison) -> Page:
@@ -80,7 +80,7 @@ def _methods(c: Comparison) -> Section:
             ),
         ),
         (
-            Table(
+            ReportTable(
                 "methods-table",
                 "Methods",
                 "From the same starts. Agreement is the adjusted Rand index with k-means on all "
@@ -102,7 +102,7 @@ def _suspects(c: Comparison) -> tuple[Section]:
             "are truly tied to a suspect follow it too.",
             (),
             (
-                Table(
+                ReportTable(
                     "suspects-table",
                     "Suspects",
                     "With design weights only.",

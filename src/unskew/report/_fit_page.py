@@ -6,9 +6,21 @@ from typing import Any
 
 from ..diagnostics import Diagnostics, FeatureProfile
 from ..diagnostics._verdict import BALANCED
-from ._page import Column, Day, Page, Picture, Section, Table, Tile, drawn, form, number, plural
+from ._page import (
+    Column,
+    Day,
+    Page,
+    Picture,
+    ReportTable,
+    Section,
+    Tile,
+    drawn,
+    form,
+    number,
+    plural,
+)
 
-MOST_CARDS = 12
+MAX_CARDS = 12
 # A love plot with more features takes two places of the grid.
 TALL = 12
 WHEN = ("before", "after")
@@ -32,7 +44,7 @@ def page_of_fit(d: Diagnostics) -> Page:
             for s in (
                 _clusters_section(d),
                 _weights_section(d),
-                _rivals_section(d),
+                _baselines_section(d),
                 _numbers_section(d),
             )
             if s is not None
@@ -172,7 +184,7 @@ def _clusters_section(d: Diagnostics) -> Section | None:
                 drawn("sample_flow", d),
             )
         )
-    largest = sorted(d.clusters, key=lambda c: -c.size)[:MOST_CARDS]
+    largest = sorted(d.clusters, key=lambda c: -c.size)[:MAX_CARDS]
     for profile in sorted(largest, key=lambda c: c.cluster):
         top = ", ".join(f"{f.feature} {f.difference:+.2f}" for f in profile.features[:3])
         pictures.append(
@@ -187,7 +199,7 @@ def _clusters_section(d: Diagnostics) -> Section | None:
             )
         )
     left = len(d.clusters) - len(largest)
-    more = f" The {MOST_CARDS} largest are drawn; the table has all." if left else ""
+    more = f" The {MAX_CARDS} largest are drawn; the table has all." if left else ""
     return Section(
         "clusters",
         "The clusters",
@@ -197,17 +209,17 @@ def _clusters_section(d: Diagnostics) -> Section | None:
     )
 
 
-def _rivals_section(d: Diagnostics) -> Section | None:
-    if not d.rivals:
+def _baselines_section(d: Diagnostics) -> Section | None:
+    if not d.baselines:
         return None
     own = (f"unskew ({d.settings.model})", d.explained_variance, None, d.associations)
     methods = [
         own,
-        *((r.name, r.explained_variance, r.agreement, r.associations) for r in d.rivals),
+        *((r.name, r.explained_variance, r.agreement, r.associations) for r in d.baselines),
     ]
     tables = [
-        Table(
-            "rivals",
+        ReportTable(
+            "baselines",
             "Methods",
             "Explained variance is of the columns that are no suspects; association is the "
             "strongest with a suspect. Both with design weights only.",
@@ -226,7 +238,7 @@ def _rivals_section(d: Diagnostics) -> Section | None:
     ]
     if d.associations:
         tables.append(
-            Table(
+            ReportTable(
                 "associations",
                 "Each suspect",
                 "How much each clustering follows each suspect: Cramér's V for categories, eta for "
@@ -243,7 +255,7 @@ def _rivals_section(d: Diagnostics) -> Section | None:
             )
         )
     return Section(
-        "rivals",
+        "baselines",
         "Would something simpler do?",
         "The same rows by simpler methods, from the same starts.",
         (),
@@ -258,7 +270,7 @@ def measure(kind: str) -> str:
 def _numbers_section(d: Diagnostics) -> Section:
     who = "a suspect" if d.evidence.suspects else "another column"
     tables = [
-        Table(
+        ReportTable(
             "features",
             "Features",
             f"Largest and typical |standardised difference| of each feature under {who}.",
@@ -279,7 +291,7 @@ def _numbers_section(d: Diagnostics) -> Section:
                 for f in d.features
             ),
         ),
-        Table(
+        ReportTable(
             "pairs",
             "Pairs of columns",
             f"{plural(d.n_pairs, 'pair')}, the {len(d.pairs)} strongest before weighting.",
@@ -294,7 +306,7 @@ def _numbers_section(d: Diagnostics) -> Section:
     ]  # fmt: skip
     if d.effects:
         tables.append(
-            Table(
+            ReportTable(
                 "effects",
                 "Effects of the suspects",
                 "What each value of a suspect adds to a column, in standard deviations; taken out "
@@ -307,7 +319,7 @@ def _numbers_section(d: Diagnostics) -> Section:
         tables.append(_profile_table(d))
     tables.append(_row_table(d))
     tables.append(
-        Table(
+        ReportTable(
             "quantiles",
             "Quantiles of the weights",
             "Of the learned weights, whose mean is 1.",
@@ -324,7 +336,7 @@ def _numbers_section(d: Diagnostics) -> Section:
     )
 
 
-def _profile_table(d: Diagnostics) -> Table:
+def _profile_table(d: Diagnostics) -> ReportTable:
     dates = {name for name, kind in d.settings.kinds if kind == "date"}
 
     def mean(f: FeatureProfile, value: float | None) -> Any:
@@ -332,7 +344,7 @@ def _profile_table(d: Diagnostics) -> Table:
             return value
         return Day(value)
 
-    return Table(
+    return ReportTable(
         "profiles",
         "Cluster profiles",
         "The columns in which each cluster differs most from the rest, by weighted difference.",
@@ -363,11 +375,11 @@ def _profile_table(d: Diagnostics) -> Table:
     )
 
 
-def _row_table(d: Diagnostics) -> Table:
+def _row_table(d: Diagnostics) -> ReportTable:
     named = any(r.index is not None for r in d.weights.heaviest)
     listed = [("heaviest", r) for r in d.weights.heaviest]
     listed += [("lightest", r) for r in d.weights.lightest]
-    return Table(
+    return ReportTable(
         "rows",
         "Most and least weighted rows",
         "Rows are counted from 0.",

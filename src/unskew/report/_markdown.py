@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ._page import Page, Table, form
+from ._page import Page, ReportTable, form
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$])")
 
@@ -14,7 +14,7 @@ def _escape(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", str(text).replace("\r", " ").replace("\n", " "))
 
 
-def _table(table: Table) -> list[str]:
+def _table(table: ReportTable) -> list[str]:
     lines = [f"### {_escape(table.title)}", "", _escape(table.caption), ""]
     lines.append("| " + " | ".join(_escape(c.name) for c in table.columns) + " |")
     lines.append("|" + "|".join("---" if c.form == "text" else "---:" for c in table.columns) + "|")

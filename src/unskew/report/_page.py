@@ -41,7 +41,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     key: str
     title: str
     caption: str
@@ -55,7 +55,7 @@ class Section:
     title: str
     lead: str
     pictures: tuple[Picture, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
 
 
 @dataclass(frozen=True)
