@@ -2,7 +2,7 @@
 
     python -m benchmarks paper-table --quick
 
-Rooms inside: ``runner`` (tasks to stored rows), ``methods`` (what is compared), ``paper`` (the
+Modules: ``runner`` (tasks to stored rows), ``methods`` (what is compared), ``paper`` (the
 table and figures of the paper), ``selection`` (known bias), ``speed``, ``render`` (rows to csv,
 Markdown, html).
 """

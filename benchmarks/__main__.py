@@ -43,8 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.jobs is not None and options.jobs < 1:
         print(f"benchmarks: --jobs {options.jobs} should be >= 1", file=sys.stderr)
         return 2
-    alone = options.name in ("speed", "tables")
-    if alone and (options.jobs is not None or options.retry_failed):
+    serial = options.name in ("speed", "tables")
+    if serial and (options.jobs is not None or options.retry_failed):
         print(
             f"benchmarks: {options.name} does one thing at a time; "
             "--jobs and --retry-failed have no meaning there",
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
     words = ["python -m benchmarks", options.name, *(["--quick"] if options.quick else [])]
     command = " ".join(words)
     how = {"quick": options.quick, "command": command}
-    if not alone:
+    if not serial:
         # Workers are processes of their own; their BLAS is told before it loads.
         for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             os.environ.setdefault(variable, "1")

@@ -145,8 +145,8 @@ def run_verdict(first: int, count: int) -> list[dict]:
         row, data, model = fit_case(seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            said = verdict(model, data.X)
-        rows.append(row | {"word": said.word, "says_drop": said.dropping_would_do})
+            found = verdict(model, data.X)
+        rows.append(row | {"word": found.word, "says_drop": found.dropping_would_do})
     return rows
 
 
@@ -335,9 +335,9 @@ def choice_tables(rows: Any) -> list[ResultTable]:
 
 def verdict_tables(rows: Any) -> list[ResultTable]:
     words = ("helped", "no effect", "harmed")
-    truth, said = rows["truth"].to_list(), rows["word"].to_list()
+    truth, found = rows["truth"].to_list(), rows["word"].to_list()
     count = {(t, w): 0 for t in words for w in words}
-    for pair in zip(truth, said):
+    for pair in zip(truth, found):
         count[pair] += 1
     body, hits = [], []
     for t in words:
@@ -368,7 +368,7 @@ def verdict_tables(rows: Any) -> list[ResultTable]:
     says = named["says_drop"].to_numpy().astype(bool)
     third = ResultTable(
         "Dropping the column would do as well",
-        ["it would (within 0.02)", "said", "not said"],
+        ["it would (within 0.02)", "found", "not said"],
         [["yes", int((says & as_good).sum()), int((~says & as_good).sum())],
          ["no", int((says & ~as_good).sum()), int((~says & ~as_good).sum())]],
     )  # fmt: skip

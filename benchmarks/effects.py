@@ -214,9 +214,9 @@ def effects(folder: Path, cache: Path, *, quick: bool, command: str, **how: Any)
             size = cell.filter(pl.col("method") == "both")["effective_size"].mean()
             baseline = max(mean[m] for m in ("suspects regressed out", "weights", "effects"))
             starts = cell.filter(pl.col("method") == "both")["start"].value_counts(sort=True)
-            told = ", ".join(f"{name} {count}" for name, count in starts.iter_rows())
+            text = ", ".join(f"{name} {count}" for name, count in starts.iter_rows())
             body.append(
-                [facts, *(mean.get(m) for m in methods), mean["both"] - baseline, size, told]
+                [facts, *(mean.get(m) for m in methods), mean["both"] - baseline, size, text]
             )
         columns = ["case", *methods, "both - best of three", "effective size (both)", "start kept"]
         tables.append(ResultTable(dataset[0], columns, body))

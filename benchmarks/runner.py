@@ -153,7 +153,7 @@ class ProgressBar:
 
     def __init__(self, total: int, done: int) -> None:
         self.total, self.done, self.before = total, done, done
-        self.begin = self.spoken = time.monotonic()
+        self.begin = self.last_printed = time.monotonic()
         self.bar: Any = None
 
     def __enter__(self) -> ProgressBar:
@@ -181,8 +181,8 @@ class ProgressBar:
             self.bar.update(self.task, advance=1, description=name)
             return
         now = time.monotonic()
-        if now - self.spoken > 30 or self.done == self.total:
-            self.spoken = now
+        if now - self.last_printed > 30 or self.done == self.total:
+            self.last_printed = now
             rate = (now - self.begin) / max(1, self.done - self.before)
             left = rate * (self.total - self.done)
             print(

@@ -78,8 +78,8 @@ def test_a_row_of_weight_two_votes_like_two_rows_and_one_of_weight_zero_like_non
 def test_many_rows_take_the_linear_form_and_give_the_same(monkeypatch):
     _, runs = random_runs(np.random.default_rng(4), n=500, noise=0.2)
     exact = _voting.agree(runs, 3, np.ones(500))
-    monkeypatch.setattr(_voting, "SMALL", 10)
-    monkeypatch.setattr(_voting, "MANY", 100)
+    monkeypatch.setattr(_voting, "SMALL_N", 10)
+    monkeypatch.setattr(_voting, "MAX_LINKAGE_ROWS", 100)
     monkeypatch.setattr(_voting, "PIECE", 64)
     linear = _voting.agree(runs, 3, np.ones(500))
     assert adjusted_rand_score(exact[1], linear[1]) == 1

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 
 from unskew import _io
-from unskew._io import FileError, Outputs, read_table, same_file, write_table, write_whole
+from unskew._io import FileError, Outputs, read_table, same_file, write_atomic, write_table
 
 pl = pytest.importorskip("polars")
 
@@ -415,7 +415,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(os, name, fail)
             with pytest.raises(FileError, match="no space left"):
-                write_whole(path, "new")
+                write_atomic(path, "new")
         assert path.read_text() == "old"
         assert os.listdir(tmp_path) == ["a.txt"]
 
@@ -424,19 +424,19 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_whole(path, stop)
+        write_atomic(path, stop)
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
-    write_whole(path, "new")
+    write_atomic(path, "new")
     assert path.read_text() == "new"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_is_named():
     with pytest.raises(FileError, match="/dev/full: cannot be written: no space left"):
-        write_whole("/dev/full", "x")
+        write_atomic("/dev/full", "x")
     with pytest.raises(FileError, match="/dev/full: cannot be written: no space left"):
-        write_whole("/dev/full", lambda path: path.write_text("x"))
+        write_atomic("/dev/full", lambda path: path.write_text("x"))
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
 
 
@@ -445,17 +445,17 @@ def test_permissions_links_and_folders(tmp_path):
     path.chmod(0o640)
     link = tmp_path / "link.txt"
     link.symlink_to(path)
-    write_whole(link, "new")
+    write_atomic(link, "new")
     assert link.is_symlink()
     assert path.read_text() == "new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     with pytest.raises(FileError, match="does not exist"):
-        write_whole(tmp_path / "no" / "a.txt", "x")
+        write_atomic(tmp_path / "no" / "a.txt", "x")
     with pytest.raises(FileError, match="is a folder"):
-        write_whole(tmp_path, "x")
+        write_atomic(tmp_path, "x")
     path.chmod(0o440)
     with pytest.raises(FileError, match="read-only"):
-        write_whole(path, "x")
+        write_atomic(path, "x")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -17,7 +17,7 @@ from ._measure import PAPER, Clock, binary_matrix, family_seconds, figure
 
 
 def cluster(quick: bool) -> list[dict]:
-    # By name: `dask` is a room above this one.
+    # By name: `dask` is imported only here.
     dask = need("unskew.dask", "dask", "the benchmark of clusters")
     distributed = need("distributed", "dask", "the benchmark of clusters")
     arrays = need("dask.array", "dask", "the benchmark of clusters")
@@ -35,11 +35,11 @@ def cluster(quick: bool) -> list[dict]:
     )
     out = []
     with begin as workers, distributed.Client(workers) as client:
-        held = client.persist(arrays.from_array(X, chunks=(block, d)))
-        distributed.wait(held)
+        persisted = client.persist(arrays.from_array(X, chunks=(block, d)))
+        distributed.wait(persisted)
         model = dask.DaskDCKM(client, **how)
         spent_here = family_seconds()
-        seconds = clock.best(lambda: model.fit(held), 2)
+        seconds = clock.best(lambda: model.fit(persisted), 2)
         by_cpu = (family_seconds() - spent_here) / spent
         times = {"seconds": seconds, "peer_seconds": in_memory, "others": clock.others}
         times["by_cpu"] = by_cpu
@@ -59,7 +59,7 @@ def cluster(quick: bool) -> list[dict]:
 
         killer = threading.Thread(target=kill)
         killer.start()
-        model.fit(held)
+        model.fit(persisted)
         killer.join()
         same = bool((model.weights_ == local.weights_).all() and killed)
         what = "Dask: the same after a worker was killed in the middle"
@@ -69,7 +69,7 @@ def cluster(quick: bool) -> list[dict]:
         stop.start()
         began, error = time.perf_counter(), "no error"
         try:
-            dask.DaskDCKM(client, **{**how, "max_iter": 500}).fit(held)
+            dask.DaskDCKM(client, **{**how, "max_iter": 500}).fit(persisted)
         except dask.SchedulerGone as gone:
             error = f"SchedulerGone: {gone}"
         took = time.perf_counter() - began

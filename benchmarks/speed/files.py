@@ -71,16 +71,18 @@ def file(quick: bool) -> list[dict]:
                 text=True,
             )
             seconds = time.perf_counter() - begin
-            told = json.loads(done.stdout.splitlines()[-1])
-            note = f"{told['clusters']} clusters"
+            reported = json.loads(done.stdout.splitlines()[-1])
+            note = f"{reported['clusters']} clusters"
             more = {"seconds": seconds, "note": note, "at_most": 1e9 / 2**20}
             unit = "MB resident at the peak, whole process"
-            out.append(figure(what, size, told["peak_mb"], unit, **more))
+            out.append(figure(what, size, reported["peak_mb"], unit, **more))
         small = binary_matrix(100_000, 100, np.uint8, groups=10)
         path = Path(folder) / "small.npy"
         np.save(path, small)
-        read, held = DCKM(**HOW).fit(path), DCKM(**HOW).fit(small)
-    same = bool((read.labels_ == held.labels_).all() and (read.weights_ == held.weights_).all())
+        read, in_memory = DCKM(**HOW).fit(path), DCKM(**HOW).fit(small)
+    same = bool(
+        (read.labels_ == in_memory.labels_).all() and (read.weights_ == in_memory.weights_).all()
+    )
     what = "the same file as an array in memory: labels and weights"
     out.append(figure(what, "100000 x 100", same, "the same bits", holds=same))
     return out

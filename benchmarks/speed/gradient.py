@@ -35,8 +35,8 @@ def gradient(quick: bool) -> list[dict]:
             rates.append(machine_rate(clock))
         design.rows.n_threads = 1
         with design.rows.threads():
-            alone = cpu_seconds(lambda: loss.value_and_gradient(w), 3)  # noqa: B023
-        by_cpu = alone * rate_of_one_thread() / (3 * n * d * d)
+            serial = cpu_seconds(lambda: loss.value_and_gradient(w), 3)  # noqa: B023
+        by_cpu = serial * rate_of_one_thread() / (3 * n * d * d)
         seconds, peer = min(times), 3 * n * d * d / max(rates)
         out.append(
             figure(

@@ -31,8 +31,8 @@ def compare(X: Any, K: int, repeats: int, **how: Any) -> tuple[float, dict, floa
     times = {"seconds": seconds, "peer_seconds": min(runs), "others": clock.others}
     if repeats > 1:
         one = DCKM(K, init=start.astype(np.float64), max_iter=ITERATIONS, n_threads=1, **how)
-        alone = cpu_seconds(lambda: one.fit(X))
-        times["by_cpu"] = alone / cpu_seconds(lambda: plain.fit(numbers))
+        serial = cpu_seconds(lambda: one.fit(X))
+        times["by_cpu"] = serial / cpu_seconds(lambda: plain.fit(numbers))
     return seconds / min(runs), times, peak[0]
 
 

@@ -28,8 +28,8 @@ def procedure(quick: bool) -> list[dict]:
         clock = Clock()
         ours, peer = clock.race(lambda: model.fit(X), lambda: plain.fit(X), 3 if quick else 15)  # noqa: B023
         one = DCKM(10, **PAPER, max_iter=20, random_state=0, n_threads=1)
-        alone = cpu_seconds(lambda: one.fit(X), 5)  # noqa: B023
-        by_cpu = alone / cpu_seconds(lambda: plain.fit(X), 5)  # noqa: B023
+        serial = cpu_seconds(lambda: one.fit(X), 5)  # noqa: B023
+        by_cpu = serial / cpu_seconds(lambda: plain.fit(X), 5)  # noqa: B023
         what, size = "20 iterations of the authors' procedure, float32", f"{name}, {n} x 800"
         times = {"seconds": ours, "others": clock.others, "note": source}
         unit = "x scikit-learn KMeans(10, n_init=10)"

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ._buffers import buffer
+from ._compat import vecdot
 
 # Length of two vectors from which on BLAS multiplies them faster than NumPy's own loop.
 BLAS_MIN_LENGTH = 64
@@ -51,8 +52,8 @@ def weighted_sum(w: np.ndarray, M: np.ndarray) -> np.ndarray:
 
 def row_products(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """A_i . B_i for each row: by BLAS where NumPy has it (from 2.0 on) and rows are long enough."""
-    if A.shape[1] >= BLAS_MIN_LENGTH and hasattr(np, "vecdot"):
-        return np.vecdot(A, B)
+    if A.shape[1] >= BLAS_MIN_LENGTH and vecdot is not None:
+        return vecdot(A, B)
     return np.einsum("ij,ij->i", A, B)
 
 

@@ -18,9 +18,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _balance, _kmeans, _solver, _terms
 from ._buffers import LARGE_N
+from ._compat import FIT_STACKLEVEL, CallbackSupportMixin
 from ._data.columns import as_frame
 from ._data.sources import SUPPORTED_DTYPES
-from ._data.tables import TableBlocks, open_source, set_features_in
+from ._data.tables import TableBlocks, open_source
 from ._data.tiled import as_tiled
 from ._kmeans import Distance
 from ._preprocessing import (
@@ -46,20 +47,6 @@ from ._validation import (
 )
 from ._weight_model import WeightModel, fit_weight_model
 from .metrics import kish_size
-
-try:  # scikit-learn 1.9 brought callbacks
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-
-    FIT_STACKLEVEL = 4  # stack frames from a warning to the line that called fit
-except ImportError:  # pragma: no cover - older scikit-learn
-    FIT_STACKLEVEL = 3
-
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands in where scikit-learn has no callbacks."""
-
-    def with_callbacks(method):  # type: ignore[no-redef]
-        return method
-
 
 logger = logging.getLogger("unskew")
 
@@ -110,6 +97,20 @@ def weight_model_of(fit_problem: FitProblem, w: np.ndarray, e: np.ndarray) -> We
     return fit_weight_model(*subsample_problem(fit_problem.problem, w, e), concat_treatments(own))
 
 
+def set_features_in(model: Any, source: Any, names: Any) -> None:
+    """Number and names of the columns of a file or reader, for a model that is fitted to it."""
+    n, d = source.shape
+    if n == 0 or d == 0:
+        raise ValueError(f"{source.name} has {n} rows and {d} columns; both should be >= 1")
+    model.n_features_in_ = d
+    vars(model).pop("feature_names_in_", None)
+    if names is None:
+        return
+    if len(names) != d:
+        raise ValueError(f"{source.name}: names {len(names)} columns but its blocks have {d}")
+    model.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+
+
 class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
     """What DecorrelationWeights and DCKM share: the door, the objective, the fitted numbers."""
 
@@ -128,8 +129,9 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             check_number("mass_strength", self.mass_strength, low=0)
             if self.objective == "normalized":
                 raise ValueError(
-                    f"mass_strength={self.mass_strength!r} has no meaning with objective='normalized', "
-                    "where the weights keep mean 1; leave it None or use objective='paper'"
+                    f"mass_strength={self.mass_strength!r} has no meaning with "
+                    "objective='normalized', where the weights keep mean 1; leave it None or use "
+                    "objective='paper'"
                 )
             if self.solver == "descent":
                 raise ValueError(
@@ -139,8 +141,8 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
                 )
         if self.solver == "paper" and self.objective == "normalized":
             raise ValueError(
-                "solver='paper' is defined for objective='paper' only; objective='normalized' should go with "
-                "solver='descent'"
+                "solver='paper' is defined for objective='paper' only; objective='normalized' "
+                "should go with solver='descent'"
             )
         if self.min_effective_sample_size is not None:
             check_number(
@@ -152,8 +154,8 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             )
             if self.solver == "paper":
                 raise ValueError(
-                    f"min_effective_sample_size={self.min_effective_sample_size!r} has no meaning with "
-                    "solver='paper', whose steps know no floor; use solver='descent'"
+                    f"min_effective_sample_size={self.min_effective_sample_size!r} has no meaning "
+                    "with solver='paper', whose steps know no floor; use solver='descent'"
                 )
         if self.margins is not None:
             if not isinstance(self.margins, dict) or not all(
@@ -516,11 +518,11 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         part of a linear function of its squared distance to its centre, of the derivative of the
         balance in its weight, and of the shares that are held or known. That function, with the
         sums of the fit, is applied to the new rows. On the rows of the fit it gives back
-        ``weights_`` up to convergence (``_weights_r2`` says how well).
+        ``weights_`` up to convergence; a warning says when it does not.
 
         Do not trust them where the new rows were gathered in another way than those of the fit
-        (the balance is a property of a whole sample, and theirs is then another: fit anew), where
-        values lie outside the range of the fit, or where ``_weights_r2`` is far below 1.
+        (the balance is a property of a whole sample, and theirs is then another: fit anew), or
+        where values lie outside the range of the fit.
 
         Parameters
         ----------
@@ -541,8 +543,8 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             raise ValueError(f"weights of new rows do not follow from this fit: {why}")
         if r2 < 0.9:
             warnings.warn(
-                f"predict_weights gives back the weights of the fit with R2 = {r2:.2f} only; lower tol "
-                "or raise max_iter in the fit",
+                f"predict_weights gives back the weights of the fit with R2 = {r2:.2f} only; lower "
+                "tol or raise max_iter in the fit",
                 UserWarning,
                 stacklevel=2,
             )
@@ -563,7 +565,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
 
     @property
     def _weights_r2(self):
-        """How well ``predict_weights`` gives back ``weights_`` on the rows of the fit, at best 1."""
+        """How well ``predict_weights`` gives back ``weights_`` on rows of the fit, at best 1."""
         check_is_fitted(self)
         return None if self._weight_model is None else self._weight_model.r2
 
@@ -640,10 +642,10 @@ class _KnownTerm(NamedTuple):
     """Stands for a term whose sums over all rows are known."""
 
     form: str
-    message: tuple
+    coefs: tuple
 
     def value_and_coefs(self, w: np.ndarray) -> tuple[float, tuple]:
-        return 0.0, self.message
+        return 0.0, self.coefs
 
 
 class _KnownBalance(NamedTuple):
@@ -665,10 +667,8 @@ def subsample_problem(problem: Problem, w: np.ndarray, e: np.ndarray) -> tuple:
 
     balance = problem.balance
     if balance is not None and problem.balance_rate > 0:
-        unknowns = [
-            _KnownTerm(term.form, term.value_and_coefs(w)[1]) for term in balance.explicit()
-        ]
-        balance = _KnownBalance(balance.pair_blocks, unknowns)
+        terms = [_KnownTerm(term.form, term.value_and_coefs(w)[1]) for term in balance.explicit()]
+        balance = _KnownBalance(balance.pair_blocks, terms)
     a = part(problem.a)
     N = float(a.sum())
     fewer = problem._replace(

@@ -236,8 +236,8 @@ def alternate_with_effects(
         if save is not None and round_ < max_iter:
             save(snapshot)
     if weigh and status != "non-finite":
-        # To the end at last, with B as it stands: w is then the minimum that ``predict_weights`` takes
-        # it for, and labels, centres and weights are consistent.
+        # To the end at last, with B as it stands: w is then the minimum that ``predict_weights``
+        # takes it for, and labels, centres and weights are consistent.
         _, fit, w = best
         fit = lloyd_with_effects(rows, fit, w, ridge)
         problem = with_effects(problem, fit.distance)
@@ -538,9 +538,9 @@ def fit_candidates(
                 candidates.append(assess(WEIGHTS_ONLY, best, fit, weights_only, source))
         else:
             fit, w = unpack_fit(inside, "now", plain)
-        keeper = nested(save, partial(pack_candidates, candidates, kind, "descent", seeds))
+        hook = nested(save, partial(pack_candidates, candidates, kind, "descent", seeds))
         solution, fit, ended = alternate_with_effects(
-            problem, fit, w, **how, save=keeper, resume=inside
+            problem, fit, w, **how, save=hook, resume=inside
         )
         candidates.append(assess(name, solution, fit, ended, source))
         if save is not None and kind + 1 < len(kinds):

@@ -294,8 +294,8 @@ def means(totals: list, distance: Distance, C: np.ndarray, n: int) -> tuple:
         return C, ~moved
     known = np.repeat(weight[:, None], C.shape[1], axis=1)
     known[:, distance.missing_at] -= lacking[0]
-    some = known > 1e-9 * weight[:, None]
-    C[moved] = np.divide(sums, known, out=np.zeros_like(sums), where=some)[moved]
+    observed = known > 1e-9 * weight[:, None]
+    C[moved] = np.divide(sums, known, out=np.zeros_like(sums), where=observed)[moved]
     return C, ~moved
 
 
@@ -500,8 +500,8 @@ def check_init(init: Any, n: int, K: int, d: int) -> Any:
     given = np.asarray(init)
     if given.dtype.kind not in "iuf":
         raise TypeError(
-            f"init should be one of {', '.join(map(repr, INIT_METHODS))}, an integer array of labels or "
-            f"a float array of centres, not {type(init).__name__} of dtype {given.dtype}"
+            f"init should be one of {', '.join(map(repr, INIT_METHODS))}, an integer array of "
+            f"labels or a float array of centres, not {type(init).__name__} of dtype {given.dtype}"
         )
     if given.ndim == 1:
         if given.shape != (n,):

@@ -16,6 +16,8 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+from ._compat import set_num_threads
+
 
 class Threads:
     """n threads for the time of a ``with``; the thread that calls is one of them."""
@@ -119,12 +121,6 @@ def _blas() -> list[Any]:
     return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
-def _set(library: Any, n: int) -> None:
-    """Of OpenBLAS with threads of its own, threadpoolctl obeys one Python thread and passes over
-    what others ask for; here the count below is what keeps threads from disturbing each other."""
-    getattr(library, "_real_set_num_threads", library.set_num_threads)(n)
-
-
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Hold BLAS to one thread while anyone is inside, in whatever thread.
@@ -137,7 +133,7 @@ def one_blas_thread() -> Iterator[None]:
         if _blas_users == 0:
             _blas_before = [(library, library.get_num_threads()) for library in _blas()]
             for library, _ in _blas_before:
-                _set(library, 1)
+                set_num_threads(library, 1)
         _blas_users += 1
     try:
         yield
@@ -146,5 +142,5 @@ def one_blas_thread() -> Iterator[None]:
             _blas_users -= 1
             if _blas_users == 0:
                 for library, n in _blas_before:
-                    _set(library, n)
+                    set_num_threads(library, n)
                 _blas_before = []

@@ -23,13 +23,15 @@ def describe_clusters(
     sums, totals = add_up(
         rows.map(lambda tile, w_, own: cluster_sums(tile, w_, own, K), w, labels, dense=False)
     )
-    gappy = np.flatnonzero(missing_indicator >= 0)
+    with_missing = np.flatnonzero(missing_indicator >= 0)
     known = np.repeat(totals[:, None], rows.d, axis=1)
-    known[:, gappy] -= sums[:, missing_indicator[gappy]]
+    known[:, with_missing] -= sums[:, missing_indicator[with_missing]]
     inside = _divide(sums, known)
     rest = _divide(sums.sum(0) - sums, known.sum(0) - known)
     sd = design.stats.sd.copy()
-    sd[gappy] /= np.sqrt(np.maximum(1.0 - design.stats.mean[missing_indicator[gappy]], 1e-12))
+    sd[with_missing] /= np.sqrt(
+        np.maximum(1.0 - design.stats.mean[missing_indicator[with_missing]], 1e-12)
+    )
     difference = _divide(inside - rest, np.broadcast_to(sd, inside.shape))
     difference[np.isnan(inside) | np.isnan(rest)] = 0.0
     shift = 0.0 if rows.shift is None else rows.shift

@@ -64,6 +64,16 @@ def abbreviate(names: Any, most: int = 8, quoted: bool = True) -> str:
     return shown + (f", ... ({len(names)} in all)" if len(names) > most else "")
 
 
+def is_integer(value: Any) -> bool:
+    """Whether value is an integer, and not a bool."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
+
+
+def is_real(value: Any) -> bool:
+    """Whether value is a number, and not a bool."""
+    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
+
+
 def check_number(
     name: str,
     value: Any,

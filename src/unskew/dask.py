@@ -376,8 +376,8 @@ class DaskDCKM(DCKM):
     like tables), readers of blocks and files that all workers see, and what DCKM takes, in memory.
     The driver holds vectors of n numbers, the workers the blocks. The result has the bits of DCKM
     on the same blocks, and of DCKM on the array where blocks are whole groups of 16 tiles of it
-    (``unskew._blocks.tile_rows``; up to 128 columns). A killed worker changes nothing; without a
-    scheduler the fit ends with SchedulerGone. See docs/scale.md.
+    (``unskew._data.tiled.tile_rows``; up to 128 columns). A killed worker changes nothing; without
+    a scheduler the fit ends with SchedulerGone. See docs/scale.md.
 
     Parameters
     ----------

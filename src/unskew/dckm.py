@@ -19,13 +19,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _effects, _kmeans, _solver
-from ._base import (
-    FIT_STACKLEVEL,
-    BaseDecorrelator,
-    rollback_on_error,
-    verbose_logging,
-    with_callbacks,
-)
+from ._base import BaseDecorrelator, rollback_on_error, verbose_logging
+from ._compat import FIT_STACKLEVEL, with_callbacks
 from ._kmeans import Clusters, Distance, check_init, init_clusters
 from ._preprocessing import Design
 from ._solver import Snapshot, nested, open_checkpoint, pack_best, unpack_best
@@ -183,8 +178,6 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     margins_, margin_distance_ : dict, float, or None
         For each known share what was wanted, what it was at the start and what was reached; the
         largest distance that is left.
-    _weights_r2 : float or None
-        How well ``predict_weights`` gives back ``weights_``.
     suspect_effects_ : list of dicts, or None
         With ``adjust`` "effects" or "both": what each value of a suspect does to each column.
     candidates_ : list of dicts
@@ -316,7 +309,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                     )
             if self.solver == "paper" or self.objective == "paper":
                 raise ValueError(
-                    f"adjust={self.adjust!r} should go with objective='normalized' and solver='descent'"
+                    f"adjust={self.adjust!r} should go with objective='normalized' and "
+                    "solver='descent'"
                 )
         super()._check_parameters()
 

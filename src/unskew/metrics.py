@@ -69,7 +69,7 @@ def normalized_mutual_info_score(
     >>> from unskew.metrics import normalized_mutual_info_score
     >>> normalized_mutual_info_score([0, 0, 1, 1], ["b", "b", "a", "a"])
     1.0
-    >>> round(normalized_mutual_info_score([0, 0, 1, 1], [0, 0, 1, 0], sample_weight=[1, 1, 1, 0]), 3)
+    >>> normalized_mutual_info_score([0, 0, 1, 1], [0, 0, 1, 0], sample_weight=[1, 1, 1, 0])
     1.0
     """
     averages = {
@@ -360,11 +360,11 @@ def silhouette_score(
     belongs = sparse.csr_array((w, (np.arange(n), codes)), shape=(n, k))
     if weight_kind == "frequency":
         others = mass[codes] - 1
-        alone = others <= 0
+        singleton = others <= 0
     else:
         others = mass[codes] - w
-        alone = count[codes] == 1
-    others[alone] = 1
+        singleton = count[codes] == 1
+    others[singleton] = 1
 
     def score(distances, start):
         tile = slice(start, start + len(distances))
@@ -377,7 +377,7 @@ def silhouette_score(
         between = sums.min(axis=1)
         larger = np.maximum(within, between)
         value = np.divide(between - within, larger, out=np.zeros(len(sums)), where=larger > 0)
-        value[alone[tile]] = 0
+        value[singleton[tile]] = 0
         return value
 
     tiles = pairwise_distances_chunked(

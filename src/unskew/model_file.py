@@ -50,7 +50,7 @@ def save(model: BaseEstimator, path: Any) -> Path:
     True
     """
     from . import __version__
-    from ._io import write_whole
+    from ._io import write_atomic
 
     sio = _skops()
     if not (isinstance(model, BaseEstimator) and type(model).__module__.startswith(OWN)):
@@ -73,7 +73,7 @@ def save(model: BaseEstimator, path: Any) -> Path:
     out = io.BytesIO(body)
     with zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(NOTE, json.dumps(note))
-    write_whole(path, out.getvalue())
+    write_atomic(path, out.getvalue())
     return Path(path)
 
 

@@ -316,8 +316,8 @@ def cluster_profile(found: Any, cluster: int, ax: Axes | None = None, *, most: i
     ax.set_yticks(y, [shorten(f.feature, 20) for f in shown], color=INK, fontsize=FONT)
     ax.set_ylim(-0.6, max(len(shown), 2) - 0.4)
     low, high = min([0.0, *values, *plain]), max([0.0, *values, *plain])
-    room = 0.06 * max(high - low, 0.5)
-    ax.set_xlim(low - (room if low < 0 else 0.0), high + room)
+    padding = 0.06 * max(high - low, 0.5)
+    ax.set_xlim(low - (padding if low < 0 else 0.0), high + padding)
     ax.xaxis.set_major_locator(MaxNLocator(5))
     return ax
 
@@ -510,16 +510,16 @@ def choice(found: Any, ax: Axes | None = None) -> Axes:
     ax.set_ylabel(found.criterion, color=BLUE)
     ax.margins(y=0.18)
     if found.parameter == "balance_strength":
-        beside = ax.twinx()
+        right = ax.twinx()
         for name, colour, mark in (("effective_size", GREEN, "s"), ("imbalance_left", ORANGE, "^")):
             values = [getattr(each, name) for each in candidates]
             words = name.replace("_", " ")
-            beside.plot(places, values, color=colour, marker=mark, markersize=4, label=words)
-        beside.set_ylim(0, 1.05)
-        beside.yaxis.set_major_formatter(PercentFormatter(1.0))
-        beside.legend(loc="center left", bbox_to_anchor=(1.12, 0.5))
+            right.plot(places, values, color=colour, marker=mark, markersize=4, label=words)
+        right.set_ylim(0, 1.05)
+        right.yaxis.set_major_formatter(PercentFormatter(1.0))
+        right.legend(loc="center left", bbox_to_anchor=(1.12, 0.5))
         for side in ("top", "right"):
-            beside.spines[side].set_visible(False)
+            right.spines[side].set_visible(False)
     return ax
 
 

@@ -17,6 +17,8 @@ from scipy import sparse
 from sklearn.datasets import load_digits
 from sklearn.utils import Bunch
 
+from ._validation import is_integer
+
 __all__ = [
     "make_site_footprint",
     "make_spurious_background",
@@ -507,7 +509,7 @@ def _take(rows, indices):
 
 def _check_counts(lowest, **counts):
     for name, value in counts.items():
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < lowest:
+        if not is_integer(value) or value < lowest:
             raise ValueError(f"{name}={value!r} should be an integer >= {lowest}")
 
 

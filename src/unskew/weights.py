@@ -7,7 +7,8 @@ from typing import Any
 from sklearn.utils import check_random_state
 
 from . import _solver
-from ._base import BaseDecorrelator, rollback_on_error, verbose_logging, with_callbacks
+from ._base import BaseDecorrelator, rollback_on_error, verbose_logging
+from ._compat import with_callbacks
 from ._solver import Snapshot, nested, open_checkpoint
 
 
@@ -77,7 +78,7 @@ class DecorrelationWeights(BaseDecorrelator):
     history_ : dict of arrays
         "objective" and its terms "balance", "spread", "margins", "mass", "inertia", per step.
     objective_, n_iter_, status_, n_features_in_, feature_names_in_, encoder_, suspects_,
-    margins_, margin_distance_, _weights_r2
+    margins_, margin_distance_
         See DCKM.
 
     Examples
@@ -164,8 +165,8 @@ class DecorrelationWeights(BaseDecorrelator):
                 checkpoint, before, seeds = open_checkpoint(self, design, seeds)
                 fit_problem = self._make_problem(design, None, int(seeds[0]))
                 watch = self._watcher(context, log=self.verbose > 0)
-                told = Snapshot({}, {"seeds": seeds.tolist()})
-                save = None if checkpoint is None else nested(checkpoint.save_if_due, lambda: told)
+                outer = Snapshot({}, {"seeds": seeds.tolist()})
+                save = None if checkpoint is None else nested(checkpoint.save_if_due, lambda: outer)
                 how: Any = {"max_iter": self.max_iter, "tol": self.tol, "watch": watch}
                 how |= {"save": save, "resume": before}
                 if self.solver == "paper":

@@ -14,7 +14,7 @@ from .._arrays import add_up, even_ranges, row_products
 from .._buffers import buffer
 from .blas import times_upper, upper_times
 from .gram import GramBalance
-from .primal import PrimalBalance, times_weight
+from .primal import GradientCoefs, PrimalBalance, times_weight
 from .treatments import LARGEST_MATRIX, Pairs, for_sums, group_rates, weighted_indicators
 
 # Entries of the pieces of a triangle that a thread works on: few, for threads that make many short
@@ -35,7 +35,7 @@ def _sums(T: np.ndarray, w: np.ndarray, W: float) -> tuple:
     return wT.T @ wT, weighted_indicators(w, T)
 
 
-def _gradient(T: np.ndarray, coefs: tuple) -> np.ndarray:
+def _gradient(T: np.ndarray, coefs: GradientCoefs) -> np.ndarray:
     upper, v, _, const = coefs
     G = buffer("times", T.shape, T.dtype)
     np.copyto(G, T)
@@ -47,7 +47,7 @@ def _tile_sums(pairs: Pairs, W: float, tile: np.ndarray, w: np.ndarray) -> tuple
     return _sums(pairs.treatments.indicators(tile), w, W)
 
 
-def _tile_gradient(pairs: Pairs, tile: np.ndarray, coefs: tuple) -> np.ndarray:
+def _tile_gradient(pairs: Pairs, tile: np.ndarray, coefs: GradientCoefs) -> np.ndarray:
     return _gradient(pairs.treatments.indicators(tile), coefs)
 
 
@@ -127,7 +127,7 @@ class BinaryPrimalBalance(PrimalBalance):
         bounds = self.rows.bounds
         return self.rows.run(lambda b: _sums(T[slice(*b)], w[slice(*b)], W), bounds)
 
-    def gradient_from(self, coefs: tuple) -> np.ndarray:
+    def gradient_from(self, coefs: GradientCoefs) -> np.ndarray:
         if not self._keep:
             return self.rows.gather(partial(_tile_gradient, self.pairs), coefs=coefs)
         T, out, bounds = self._sides()[1], np.empty(self.rows.n), self.rows.bounds
@@ -208,7 +208,7 @@ class BinaryPrimalBalance(PrimalBalance):
         u = self._over_triangle(self._on_threads(piece))
         return float(u @ sum(group_rates(share, 1.0)) ** 2)
 
-    def value_and_coefs(self, w: np.ndarray) -> tuple[float, tuple]:
+    def value_and_coefs(self, w: np.ndarray) -> tuple[float, GradientCoefs]:
         W, dtype, d = float(w.sum()), self.rows.dtype, self.pairs.features.size
         if not W > 0:
             return 0.0, self._coefs(np.zeros((d, d), dtype), np.zeros(d), np.zeros(0), 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -42,7 +42,7 @@ def times_weight(M: np.ndarray, w_: np.ndarray) -> np.ndarray:
     return np.multiply(M, w_, out=buffer("times", M.shape, M.dtype))
 
 
-def gradient_of(F: np.ndarray, T: np.ndarray, coefs: tuple) -> np.ndarray:
+def gradient_of(F: np.ndarray, T: np.ndarray, coefs: GradientCoefs) -> np.ndarray:
     """The wider side is read once: v (or h) is one more column of the product."""
     Q, v, h, const = coefs
     if F.shape[1] < T.shape[1]:
@@ -61,7 +61,7 @@ def _tile_sums(pairs: Pairs, tile: np.ndarray, w: np.ndarray) -> tuple:
     return sums_of(*_both_sides(pairs, tile), w)
 
 
-def _tile_gradient(pairs: Pairs, tile: np.ndarray, coefs: tuple) -> np.ndarray:
+def _tile_gradient(pairs: Pairs, tile: np.ndarray, coefs: GradientCoefs) -> np.ndarray:
     return gradient_of(*_both_sides(pairs, tile), coefs)
 
 
@@ -79,6 +79,15 @@ def _packed(side: np.ndarray, name: str) -> np.ndarray:
     out = buffer(name, side.shape, side.dtype)
     np.copyto(out, side)
     return out
+
+
+class GradientCoefs(NamedTuple):
+    """What the derivative in a row's weight needs besides the row; letters as in PrimalBalance."""
+
+    Q: np.ndarray
+    v: np.ndarray
+    h: np.ndarray
+    const: float
 
 
 class PrimalBalance:
@@ -140,7 +149,7 @@ class PrimalBalance:
         bounds = self.rows.bounds
         return self.rows.run(lambda b: sums_of(F[slice(*b)], T[slice(*b)], w[slice(*b)]), bounds)
 
-    def gradient_from(self, coefs: tuple) -> np.ndarray:
+    def gradient_from(self, coefs: GradientCoefs) -> np.ndarray:
         """The derivative in the weight of each row."""
         if not self._keep:
             return self.rows.gather(partial(_tile_gradient, self.pairs), coefs=coefs)
@@ -206,7 +215,7 @@ class PrimalBalance:
         value, coefs = self.value_and_coefs(w)
         return value, self.gradient_from(coefs)
 
-    def value_and_coefs(self, w: np.ndarray) -> tuple[float, tuple]:
+    def value_and_coefs(self, w: np.ndarray) -> tuple[float, GradientCoefs]:
         """The value, and all that the derivative in a row's weight needs besides the row."""
         S, s, x = self._total(w)
         inverse_s, inverse_c, rates = self._rates(float(w.sum()), s)
@@ -231,9 +240,9 @@ class PrimalBalance:
         v = -(p * inverse_s + q * inverse_c)
         return value, self._coefs(Q, v, np.concatenate(h), float(q @ inverse_c))
 
-    def _coefs(self, Q: np.ndarray, v: np.ndarray, h: np.ndarray, const: float) -> tuple:
+    def _coefs(self, Q: np.ndarray, v: np.ndarray, h: np.ndarray, const: float) -> GradientCoefs:
         dtype = self.rows.dtype
-        return Q, v.astype(dtype), h.astype(dtype), const
+        return GradientCoefs(Q, v.astype(dtype), h.astype(dtype), const)
 
 
 class SparsePrimalBalance(PrimalBalance):
@@ -243,7 +252,7 @@ class SparsePrimalBalance(PrimalBalance):
     def _parts(self, w: np.ndarray) -> Iterator[tuple]:
         return self.rows.map(partial(_sparse_sums, self.pairs), w, dense=False, additive=True)
 
-    def gradient_from(self, coefs: tuple) -> np.ndarray:
+    def gradient_from(self, coefs: GradientCoefs) -> np.ndarray:
         return self.rows.gather(partial(_sparse_gradient, self.pairs), coefs=coefs, dense=False)
 
 
@@ -260,7 +269,7 @@ def _sparse_sums(pairs: Pairs, tile: Any, w: np.ndarray) -> tuple:
     return F.T @ (w[:, None] * T.dense()), s, x
 
 
-def _sparse_gradient(pairs: Pairs, tile: Any, coefs: tuple) -> np.ndarray:
+def _sparse_gradient(pairs: Pairs, tile: Any, coefs: GradientCoefs) -> np.ndarray:
     Q, v, h, const = coefs
     F, T, few_features = _sparse_sides(pairs, tile)
     if few_features:

@@ -67,11 +67,11 @@ class SketchedBalance:
         rng = np.random.default_rng(seed)
         # All that is per treatment is in the order of the deal: the i-th is in group i % m. Not
         # a permutation of all: neighbours are read together, for which they should be neighbours.
-        deal = [
+        permutation = [
             start + rng.permutation(min(self.n_probes, t - start))
             for start in range(0, t, self.n_probes)
         ]
-        self.sketch = Sketch(pairs, np.concatenate(deal), self.n_probes)
+        self.sketch = Sketch(pairs, np.concatenate(permutation), self.n_probes)
         self.sign = 2.0 * rng.integers(0, 2, size=t) - 1.0
         self.group = np.arange(t) % self.n_probes
         k = self.sketch.excluded[0]

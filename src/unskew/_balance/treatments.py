@@ -19,8 +19,8 @@ class Treatments:
     """Treatment j is ``above[j] < X[:, column[j]] <= upto[j]``; a two-valued column needs one.
 
     ``as_is`` says that the columns are 0/1 as they stand, so that T need not be computed.
-    ``missing_indicator`` (dense data only) names for each j the 0/1 column that says where the value is
-    missing, -1 for none: a missing value is in no interval, whatever stands in its place.
+    ``missing_indicator`` (dense data only) names for each j the 0/1 column that says where the
+    value is missing, -1 for none: a missing value is in no interval, whatever stands in its place.
     """
 
     column: np.ndarray

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import numbers
 import os
 import shutil
 import tempfile
@@ -20,7 +19,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._io import FileError, need, write_whole
+from .._io import FileError, need, write_atomic
+from .._validation import is_integer
 from .tiled import as_aligned, split_range, tile_rows, tile_rows_of_blocks
 
 # Blocks of a reader are held as long as they take no more bytes together, and three in any case.
@@ -310,10 +310,8 @@ class ParquetReader:
         parquet = need("pyarrow.parquet", "io", "reading Parquet")
         self.path, self.name, self.block_rows, self.cache = path, str(path), block_rows, cache
         check_cache(cache)
-        if block_rows is not None:
-            whole = isinstance(block_rows, numbers.Integral) and not isinstance(block_rows, bool)
-            if not whole or block_rows < 1:
-                raise ValueError(f"block_rows={block_rows!r} should be an integer >= 1")
+        if block_rows is not None and (not is_integer(block_rows) or block_rows < 1):
+            raise ValueError(f"block_rows={block_rows!r} should be an integer >= 1")
         if isinstance(columns, str):
             raise TypeError(f"columns={columns!r} should be a list of names: [{columns!r}]")
         folder = Path(path)
@@ -423,6 +421,6 @@ class CachedBlocks:
             except (OSError, ValueError, EOFError) as error:
                 raise FileError(f"{file}: a kept block is gone or damaged: {error}") from error
         block = self.made(number)
-        write_whole(file, lambda path: np.save(path, block, allow_pickle=False))
+        write_atomic(file, lambda path: np.save(path, block, allow_pickle=False))
         self._kept.add(number)
         return block

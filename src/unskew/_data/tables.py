@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import numbers
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._io import FileError
-from .._validation import abbreviate
+from .._validation import abbreviate, is_integer
 from .columns import (
     ColumnValues,
     _numbers_as_categories,
@@ -60,7 +59,7 @@ def open_source(X: Any) -> NpyFile | Blocks | TableBlocks | None:
     if not is_reader(X):
         return None
     n_blocks, name = X.n_blocks, source_name(X)
-    if isinstance(n_blocks, bool) or not isinstance(n_blocks, numbers.Integral) or n_blocks < 1:
+    if not is_integer(n_blocks) or n_blocks < 1:
         raise ValueError(f"{name}: n_blocks={n_blocks!r} should be an integer >= 1")
     first = X.read(0)
     if as_frame(first) is not None:
@@ -71,8 +70,8 @@ def open_source(X: Any) -> NpyFile | Blocks | TableBlocks | None:
 def open_matrix_blocks(reader: Any, name: str) -> Blocks:
     """The arrays of a reader; a first pass learns their sizes where it does not tell them."""
     sizes, kinds, d = [], [], None
-    told = reported_sizes(reader, name)
-    for number in range(1 if told is not None else reader.n_blocks):
+    reported = reported_sizes(reader, name)
+    for number in range(1 if reported is not None else reader.n_blocks):
         block = check_block(reader.read(number), name, number)
         if d is not None and block.shape[1] != d:
             raise ValueError(
@@ -84,44 +83,30 @@ def open_matrix_blocks(reader: Any, name: str) -> Blocks:
         kinds.append(storage_dtype(block.dtype, name))
     dtype = kinds[0] if len(set(kinds)) == 1 else np.dtype(np.float64)
     assert d is not None
-    sizes = sizes if told is None else told
+    sizes = sizes if reported is None else reported
     return Blocks(reader.read, sizes, d, dtype, name, not is_thread_safe(reader))
 
 
 def reported_sizes(reader: Any, name: str) -> list[int] | None:
     """Rows of each block as the reader tells them, checked; None where it does not."""
-    told = getattr(reader, "sizes", None)
-    if told is None:
+    reported = getattr(reader, "sizes", None)
+    if reported is None:
         return None
-    told = list(told)
-    for number, size in enumerate(told):
-        if isinstance(size, bool) or not isinstance(size, numbers.Integral) or size < 0:
+    reported = list(reported)
+    for number, size in enumerate(reported):
+        if not is_integer(size) or size < 0:
             raise ValueError(f"{name}: sizes[{number}]={size!r} should be an integer >= 0")
-    if len(told) != reader.n_blocks:
+    if len(reported) != reader.n_blocks:
         raise ValueError(
-            f"{name}: sizes has {len(told)} numbers but n_blocks={reader.n_blocks}; each block "
+            f"{name}: sizes has {len(reported)} numbers but n_blocks={reader.n_blocks}; each block "
             "should have one"
         )
-    return [int(size) for size in told]
+    return [int(size) for size in reported]
 
 
 def is_thread_safe(reader: Any) -> bool:
     """Whether threads may call ``read`` at the same time: only where the reader says so."""
     return bool(getattr(reader, "thread_safe", False))
-
-
-def set_features_in(model: Any, source: Any, names: Any) -> None:
-    """Number and names of the columns of a file or reader, for a model that is fitted to it."""
-    n, d = source.shape
-    if n == 0 or d == 0:
-        raise ValueError(f"{source.name} has {n} rows and {d} columns; both should be >= 1")
-    model.n_features_in_ = d
-    vars(model).pop("feature_names_in_", None)
-    if names is None:
-        return
-    if len(names) != d:
-        raise ValueError(f"{source.name}: names {len(names)} columns but its blocks have {d}")
-    model.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
 
 
 class TableBlocks:
@@ -130,11 +115,11 @@ class TableBlocks:
     def __init__(self, reader: Any):
         self.reader, self.name = reader, source_name(reader)
         self.takes_columns = "columns" in inspect.signature(reader.read).parameters
-        told = reported_sizes(reader, self.name)
+        reported = reported_sizes(reader, self.name)
         self.columns = column_names(self.frame(0))
-        if told is None:
-            told = [len(self.frame(number)) for number in range(reader.n_blocks)]
-        self.sizes = list(told)
+        if reported is None:
+            reported = [len(self.frame(number)) for number in range(reader.n_blocks)]
+        self.sizes = list(reported)
         self.shape = (int(sum(self.sizes)), len(self.columns))
         if 0 in self.shape:
             raise ValueError(
@@ -151,8 +136,8 @@ class TableBlocks:
             raise TypeError(f"{self.name}, block {number}: is not a table, but block 0 is")
         if number and sorted(column_names(frame)) != sorted(self.columns):
             raise ValueError(
-                f"{self.name}, block {number}: has the columns {abbreviate(column_names(frame))} but "
-                f"block 0 has {abbreviate(self.columns)}; all blocks should have the same"
+                f"{self.name}, block {number}: has the columns {abbreviate(column_names(frame))} "
+                f"but block 0 has {abbreviate(self.columns)}; all blocks should have the same"
             )
         return frame
 
@@ -216,16 +201,16 @@ def concat_values(parts: list[ColumnValues], name: str, reader: str) -> ColumnVa
             return not np.isnan(part.numbers).all()
         return bool((part.codes >= 0).any())
 
-    told = [number for number, part in enumerate(parts) if known(part)] or [0]
-    first = parts[told[0]]
-    for number in told[1:]:
+    informative = [number for number, part in enumerate(parts) if known(part)] or [0]
+    first = parts[informative[0]]
+    for number in informative[1:]:
         other = parts[number]
         same_levels = first.kind != "ordered" or other.words == first.words
         if other.kind != first.kind or not same_levels:
             levels = "" if same_levels else f" with levels {abbreviate(other.words)}"
             raise ValueError(
                 f"{reader}, block {number}: column {name!r} holds a {other.kind}{levels} but a "
-                f"{first.kind} in block {told[0]}; all blocks should hold the same"
+                f"{first.kind} in block {informative[0]}; all blocks should hold the same"
             )
     sizes = [part.codes.size if part.numbers is None else part.numbers.size for part in parts]
     if first.numbers is not None:
@@ -236,11 +221,11 @@ def concat_values(parts: list[ColumnValues], name: str, reader: str) -> ColumnVa
         return ColumnValues(first.kind, np.concatenate(numbers_), None, first.words)
     words = first.words
     if first.kind == "text":
-        words = tuple(sorted({word for number in told for word in parts[number].words}))
+        words = tuple(sorted({word for number in informative for word in parts[number].words}))
     place = {word: at for at, word in enumerate(words)}
     codes = []
     for number, (part, size) in enumerate(zip(parts, sizes)):
-        if number not in told:
+        if number not in informative:
             codes.append(np.full(size, -1, dtype=np.int64))
         else:
             # Position -1 is the missing value.

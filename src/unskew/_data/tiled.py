@@ -87,9 +87,10 @@ class TiledMatrix:
         self.n, self.d = X.shape
         self.dtype = np.dtype(np.float64 if X.dtype == np.float64 else np.float32)
         self.shift = None if shift is None else shift.astype(self.dtype)
-        self.bounds = split_range(0, self.n, tile_rows(X.shape, self.sparse)) if self.in_memory else (
-            X.bounds()
-        )  # fmt: skip
+        if self.in_memory:
+            self.bounds = split_range(0, self.n, tile_rows(X.shape, self.sparse))
+        else:
+            self.bounds = X.bounds()
         self.source_bounds = self.bounds
         self.groups = group_sizes(self.bounds, getattr(X, "starts", None))
         self.n_threads = joblib.cpu_count() if n_threads is None else n_threads
@@ -110,7 +111,7 @@ class TiledMatrix:
         return tall
 
     def subsample(self, most: int) -> TiledMatrix:
-        """Every so many-th tile, about ``most`` rows in all; ``source_bounds`` are their bounds here."""
+        """Every n-th tile, about ``most`` rows in all; ``source_bounds``: their bounds here."""
         step = -(-self.n // most)
         few = copy(self)
         few.source_bounds = self.source_bounds[::step]

@@ -15,8 +15,8 @@ from ._write import (
     stem_of,
     table_bytes,
     table_format,
+    write_atomic,
     write_table,
-    write_whole,
 )
 
 __all__ = [
@@ -36,6 +36,6 @@ __all__ = [
     "stem_of",
     "table_bytes",
     "table_format",
+    "write_atomic",
     "write_table",
-    "write_whole",
 ]

@@ -222,7 +222,7 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def write_whole(path: str | os.PathLike, content: bytes | str | Callable[[Path], None]) -> None:
+def write_atomic(path: str | os.PathLike, content: bytes | str | Callable[[Path], None]) -> None:
     """Write one file, whole or not at all.
 
     Parameters
@@ -233,9 +233,9 @@ def write_whole(path: str | os.PathLike, content: bytes | str | Callable[[Path],
     Examples
     --------
     >>> import tempfile, pathlib
-    >>> from unskew._files import write_whole
+    >>> from unskew._files import write_atomic
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_whole(pathlib.Path(folder) / "a.txt", "whole")
+    ...     write_atomic(pathlib.Path(folder) / "a.txt", "whole")
     ...     [file.name for file in pathlib.Path(folder).iterdir()]
     ['a.txt']
     """

@@ -1,7 +1,8 @@
 """The door: a table or a matrix becomes columns of the distance, treatments, and pairs to balance.
 
-``_read`` reads one column of a table, ``_table`` learns how to make numbers of it (TableEncoder),
-``_matrix`` makes of the numbers what the solver needs, ``_margins`` of known population shares.
+``table_encoder`` learns how to make numbers of the columns of a table (TableEncoder), ``stats`` has
+weighted facts about each column, ``design`` makes of the numbers what the solver needs, ``margins``
+of known population shares.
 """
 
 from .design import Design, design_for, indicators, make_design, make_distance, scaled_distance

@@ -55,10 +55,10 @@ def make_treatments(
         column.extend([k] * len(above_k))
         above.extend(above_k)
         upto.extend(upto_k)
-    alone = np.flatnonzero(varies & simple)
-    used = np.concatenate([alone, np.array(column, dtype=np.intp)])
-    lower = np.concatenate([halfway[alone], above])
-    upper = np.concatenate([np.full(alone.size, np.inf), upto])
+    one_treatment = np.flatnonzero(varies & simple)
+    used = np.concatenate([one_treatment, np.array(column, dtype=np.intp)])
+    lower = np.concatenate([halfway[one_treatment], above])
+    upper = np.concatenate([np.full(one_treatment.size, np.inf), upto])
     order = np.argsort(used, kind="stable")
     used = used[order]
     zero_one = columns.two_valued & (columns.low == 0) & (columns.high == 1)
@@ -86,20 +86,26 @@ def whole_columns(
         return
     batch = 1 if rows.in_memory else max(1, QUANTILE_BATCH_BYTES // (rows.n * rows.dtype.itemsize))
     for first in range(0, which.size, batch):
-        some = which[first : first + batch]
+        batch_columns = which[first : first + batch]
         missing_indicator = np.unique(
-            column_map.missing_indicator[some][column_map.missing_indicator[some] >= 0]
+            column_map.missing_indicator[batch_columns][
+                column_map.missing_indicator[batch_columns] >= 0
+            ]
         )
         found = rows.columns(
-            np.concatenate([some, missing_indicator]) if not rows.in_memory else some
+            np.concatenate([batch_columns, missing_indicator])
+            if not rows.in_memory
+            else batch_columns
         )
-        for place, k in enumerate(some):
+        for place, k in enumerate(batch_columns):
             weight, noted = a, column_map.missing_indicator[k]
             if noted >= 0:
                 if rows.in_memory:
                     missing = rows.columns(np.array([noted]))[:, 0]
                 else:
-                    missing = found[:, some.size + np.searchsorted(missing_indicator, noted)]
+                    missing = found[
+                        :, batch_columns.size + np.searchsorted(missing_indicator, noted)
+                    ]
                 weight = a * (missing == 0)
             yield found[:, place], weight
 

@@ -22,7 +22,8 @@ class ColumnMap:
 
     names     of the columns, readable; None for "column 3"
     source    position of the source column that each was made of; pairs of one source never count
-    missing_indicator  for each column the 0/1 column that notes its missing values (which hold 0), or -1
+    missing_indicator  for each column the 0/1 column that is 1 where its value is missing (and
+              holds 0), or -1
     is_indicator  True for those 0/1 columns: treatments, but neither features nor in the distance
     levels    for each column its values in order where every one is a treatment (ordered
               categories), else None: two values make one treatment, more make quantile bins
@@ -98,8 +99,8 @@ def column_stats(
         if not np.isfinite(size[k]):
             what = "NaN" if np.isnan(size[k]) else "inf"
             raise ValueError(
-                f"{describe(k)} contains {what}; all values of an array should be finite. Fill them "
-                "in, or give a table (pandas, polars), whose missing values are understood"
+                f"{describe(k)} contains {what}; all values of an array should be finite. Fill "
+                "them in, or give a table (pandas, polars), whose missing values are understood"
             )
         raise ValueError(
             f"{describe(k)} has values of size {size[k]:.3g}; they should be <= {largest:.3g} so "

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._data.columns import ColumnValues, as_frame, column_names, frame_columns, read_column
-from .._validation import abbreviate
+from .._validation import abbreviate, check_number, check_option
 from .stats import ColumnMap
 
 # Without max_categories a text column may have so many different values.
@@ -177,31 +177,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.dtype = dtype
 
     def _check_parameters(self, names: list[str]) -> None:
-        if self.number_scale not in ("robust", "sd", "none"):
-            raise ValueError(
-                f"number_scale={self.number_scale!r} should be one of 'robust', 'sd', 'none'"
-            )
-        if self.dtype not in ("float32", "float64"):
-            raise ValueError(f"dtype={self.dtype!r} should be 'float32' or 'float64'")
-        for name, low in (("category_scale", 0.0), ("clip", 0.0)):
-            value = getattr(self, name)
-            if name == "clip" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, numbers.Real):
-                raise TypeError(f"{name}={value!r} should be a number")
-            if not low < value < np.inf:
-                raise ValueError(f"{name}={value!r} should be > 0 and finite")
+        check_option("number_scale", self.number_scale, ("robust", "sd", "none"))
+        check_option("dtype", self.dtype, ("float32", "float64"))
+        check_number("category_scale", self.category_scale, low=0, open_low=True)
+        if self.clip is not None:
+            check_number("clip", self.clip, low=0, open_low=True)
         if self.max_categories is not None:
-            if isinstance(self.max_categories, bool) or not isinstance(
-                self.max_categories, numbers.Integral
-            ):
-                raise TypeError(f"max_categories={self.max_categories!r} should be an integer")
-            if self.max_categories < 1:
-                raise ValueError(f"max_categories={self.max_categories!r} should be >= 1")
+            check_number("max_categories", self.max_categories, numbers.Integral, low=1)
         for name, kind in (self.kinds or {}).items():
             if name not in names:
                 raise ValueError(
-                    f"kinds names {name!r}, which is not a column of X; columns: {abbreviate(names)}"
+                    f"kinds names {name!r}, which is not a column of X; columns: "
+                    f"{abbreviate(names)}"
                 )
             if kind not in ("number", "category"):
                 raise ValueError(f"kinds[{name!r}]={kind!r} should be 'number' or 'category'")
@@ -414,10 +401,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             # Nothing is known, so no type is either: an empty block is read as any kind.
             values = ColumnValues("number", np.full(values.codes.size, np.nan), None, recipe.words)
         if values.numbers is None:
-            held = "text" if values.kind == "text" else "truth values"
+            kind_found = "text" if values.kind == "text" else "truth values"
             raise ValueError(
-                f"column {recipe.name!r} of X holds {held} but was a {recipe.kind} column in the "
-                "fit"
+                f"column {recipe.name!r} of X holds {kind_found} but was a {recipe.kind} column in "
+                "the fit"
             )
         x = values.numbers
         if recipe.kind == "ordered" and values.words != recipe.words:

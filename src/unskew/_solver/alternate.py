@@ -45,10 +45,10 @@ def alternate(
         if inside is None:
             clusters, _ = _kmeans.lloyd(rows, distance, w, clusters)
         # The old weights are handed over: nobody holds them while the new ones are sought.
-        old, keeper, small = [w], nested(save, snapshot), 0.1 * tol
+        old, hook, small = [w], nested(save, snapshot), 0.1 * tol
         del w
         step = minimize_weights(
-            problem, old.pop(), clusters.e, WEIGHT_STEPS, tol=small, save=keeper, resume=inside
+            problem, old.pop(), clusters.e, WEIGHT_STEPS, tol=small, save=hook, resume=inside
         )
         w, J, inside, resume = step.w, step.objective, None, None
         del step

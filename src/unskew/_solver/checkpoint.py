@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._io import check_output, one_line, write_whole
+from .._io import check_output, one_line, write_atomic
 from .._kmeans import Clusters
 
 logger = logging.getLogger("unskew")
@@ -93,15 +93,16 @@ class Checkpoint:
             self.write(where())
 
     def write(self, snapshot: Snapshot) -> None:
-        told = {"identity": self.identity, "arrays": sorted(snapshot.arrays)}
-        facts = {"format": FORMAT, **told, "facts": snapshot.facts}
+        header = {"identity": self.identity, "arrays": sorted(snapshot.arrays)}
+        facts = {"format": FORMAT, **header, "facts": snapshot.facts}
         text = np.frombuffer(json.dumps(facts).encode("utf-8"), dtype=np.uint8)
+        content: dict[str, Any] = {"__facts__": text, **snapshot.arrays}
 
         def save(path: Path) -> None:
             with open(path, "wb") as file:
-                np.savez(file, __facts__=text, **snapshot.arrays)
+                np.savez(file, **content)
 
-        write_whole(self.path, save)
+        write_atomic(self.path, save)
         self._last, self._own = time.monotonic(), True
 
     def read(self, resume: bool = True) -> Snapshot | None:
@@ -114,10 +115,10 @@ class Checkpoint:
                 open(self.path, "rb") as file,
                 np.load(file, allow_pickle=False) as stored,
             ):
-                told = json.loads(bytes(stored["__facts__"]).decode("utf-8"))
+                header = json.loads(bytes(stored["__facts__"]).decode("utf-8"))
                 arrays = {name: stored[name] for name in stored.files if name != "__facts__"}
-            ok = told.get("format") == FORMAT
-            whole = sorted(arrays) == told.get("arrays", sorted(arrays))
+            ok = header.get("format") == FORMAT
+            whole = sorted(arrays) == header.get("arrays", sorted(arrays))
         except DAMAGED as error:
             raise CheckpointError(
                 f"{self.path}: is not a checkpoint of unskew, or is damaged "
@@ -132,7 +133,7 @@ class Checkpoint:
             return None
         if not whole:
             raise CheckpointError(f"{self.path}: is damaged; remove it or name another")
-        before = told["identity"]
+        before = header["identity"]
         for name in dict.fromkeys([*self.identity, *before]):
             was, now = before.get(name), self.identity.get(name)
             if was != now:
@@ -145,7 +146,7 @@ class Checkpoint:
                     f"{self.path}: is the checkpoint {shown}; remove it or name another "
                     "(resume=False starts anew)"
                 )
-        return Snapshot(arrays, told["facts"])
+        return Snapshot(arrays, header["facts"])
 
     def remove(self) -> None:
         if self._own:
@@ -169,14 +170,14 @@ def identity_of(model: Any, design: Any) -> dict[str, str]:
     """What a fit is of: its class and settings, the rows (their number, type, ranges, means and
     spreads of all columns, and some rows as they are), the design weights."""
     rows, columns = design.rows, design.stats
-    some = np.unique(np.linspace(0, rows.n - 1, FINGERPRINT_ROWS).astype(np.int64))
-    told = {
+    subset = np.unique(np.linspace(0, rows.n - 1, FINGERPRINT_ROWS).astype(np.int64))
+    identity = {
         "class": type(model).__name__,
         "sample_weight": digest(design.a) if design.a.strides != (0,) else "1",
         "rows": digest(
             (rows.n, rows.d, str(rows.dtype), bool(rows.sparse)),
             *(columns.low, columns.high, columns.mean, columns.sd),
-            rows.take(some),
+            rows.take(subset),
         ),
         "encoding": digest(design.column_map.names, design.column_map.source),
     }
@@ -186,8 +187,8 @@ def identity_of(model: Any, design: Any) -> dict[str, str]:
         if name == "random_state" and not isinstance(value, (int, np.integer)):
             continue  # the seeds that were drawn are part of what is kept
         shown = repr(value) if not isinstance(value, np.ndarray) else f"array {digest(value)}"
-        told[name] = shown if len(shown) < 200 else f"{shown[:60]}... {digest(shown)}"
-    return told
+        identity[name] = shown if len(shown) < 200 else f"{shown[:60]}... {digest(shown)}"
+    return identity
 
 
 def open_checkpoint(model: Any, design: Any, seeds: np.ndarray) -> tuple:
@@ -214,8 +215,8 @@ def pack_solution(name: str, solution: Any) -> Snapshot:
     arrays = {f"{name} w": solution.w}
     arrays |= {f"{name} {k}": v for k, v in solution.clusters._asdict().items()}
     arrays |= {f"{name} history {k}": v for k, v in solution.history.items()}
-    told = {field: getattr(solution, field) for field in ("objective", "n_iter", "status")}
-    return Snapshot(arrays, {name: told})
+    facts = {field: getattr(solution, field) for field in ("objective", "n_iter", "status")}
+    return Snapshot(arrays, {name: facts})
 
 
 def unpack_solution(snapshot: Snapshot, name: str) -> dict[str, Any]:
@@ -228,8 +229,8 @@ def unpack_solution(snapshot: Snapshot, name: str) -> dict[str, Any]:
 
 def pack_best(best: Any, seeds: np.ndarray, restart: int, begun: bool) -> Snapshot:
     """Which start is next or under way, and the best solution of those before it."""
-    arrays, told = ({}, {"best": None}) if best is None else pack_solution("best", best)
-    return Snapshot(arrays, {"seeds": seeds.tolist(), "restart": restart, "begun": begun, **told})
+    arrays, facts = ({}, {"best": None}) if best is None else pack_solution("best", best)
+    return Snapshot(arrays, {"seeds": seeds.tolist(), "restart": restart, "begun": begun, **facts})
 
 
 def unpack_best(snapshot: Snapshot) -> dict[str, Any] | None:

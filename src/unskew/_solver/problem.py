@@ -29,8 +29,8 @@ class Problem(NamedTuple):
     a          design weights, inverse_a = 1/a (0 where a is 0), design_sum = sum(a)
     weight_sum sum(w) that ``alternate`` holds
     min_ess    smallest effective share allowed, or None
-    fixed_shares  n x q indicators (CSR) whose weighted shares ``alternate`` holds at their start, or
-               None: the suspects' own distribution. Without it the cheapest way to untie a site
+    fixed_shares  n x q indicators (CSR) whose weighted shares ``alternate`` holds at their start,
+               or None: the suspects' own distribution. Without it the cheapest way to untie a site
                from the rest is to empty all sites but one.
     margins    known shares of some categories, or None
     """

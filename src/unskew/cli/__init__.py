@@ -1,7 +1,8 @@
 """The command line: `unskew VERB ...`, also `python -m unskew VERB ...`.
 
-Exit codes: 0 done; 1 done, but a check that was asked for failed (--fail-on, --min-effective-sample-size);
-2 bad usage or input, with one line that names file, column and rule; 130 stopped by Ctrl-C.
+Exit codes: 0 done; 1 done, but a check that was asked for failed (--fail-on,
+--min-effective-sample-size); 2 bad usage or input, with one line that names
+file, column and rule; 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations

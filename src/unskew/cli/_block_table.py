@@ -1,4 +1,4 @@
-"""DATA that is read block by block in each pass: what `_files.InputTable` is for a file in memory."""
+"""DATA that is read block by block in each pass, as `_io.InputTable` for files in memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BlockTable:
 
     source : ParquetReader or NpyFile
     cache : folder for encoded blocks, or None
-    Other fields and methods are those of `_files.InputTable`.
+    Other fields and methods are those of `_io.InputTable`.
     """
 
     source: Any
@@ -59,7 +59,7 @@ class BlockTable:
     def column(self, name: str) -> Any:
         """One column in memory: a polars series, or an array."""
         if not self.is_frame:
-            reader = SomeColumns(self.source, [self.names.index(name)])
+            reader = ColumnSubset(self.source, [self.names.index(name)])
             return np.concatenate([reader.read(i)[:, 0] for i in range(reader.n_blocks)])
         polars, reader = need("polars", "io", "reading parquet"), self.source
         parts = [reader.read(i, columns=[name]) for i in range(reader.n_blocks)]
@@ -71,10 +71,10 @@ class BlockTable:
             return ParquetReader(self.source.path, columns=list(names), cache=self.cache)
         if list(names) == list(self.names) and self.name.endswith(".npy"):
             return self.name
-        return SomeColumns(self.source, [self.names.index(name) for name in names])
+        return ColumnSubset(self.source, [self.names.index(name) for name in names])
 
 
-class SomeColumns:
+class ColumnSubset:
     """Columns of a matrix in a file, as a reader of blocks."""
 
     def __init__(self, matrix: NpyFile, which: list[int]):
@@ -138,5 +138,5 @@ def _digest(files: list[Path], base: Path) -> tuple[int, str]:
             size += opened.tell()
     if files == [base]:
         return size, digests[0]
-    told = "".join(f"{os.path.relpath(f, base)} {d}\n" for f, d in zip(files, digests))
-    return size, hashlib.sha256(told.encode()).hexdigest()
+    listing = "".join(f"{os.path.relpath(f, base)} {d}\n" for f, d in zip(files, digests))
+    return size, hashlib.sha256(listing.encode()).hexdigest()

@@ -56,7 +56,7 @@ def fit(
     starts: InitOptions,
     coding: EncodingOptions,
     reading: ReadOptions,
-    keeping: CheckpointOptions,
+    checkpointing: CheckpointOptions,
 ) -> int:
     """Cluster a table: k-means and weights that decorrelate, learned together.
 
@@ -65,23 +65,23 @@ def fit(
     """
     _check_checks(checks)
     tables = {"--labels": labels.labels, "--weights": weights.weights}
-    if clusters.runs and keeping.checkpoint is not None:
+    if clusters.runs and checkpointing.checkpoint is not None:
         raise FileError("--checkpoint is for one long fit; --runs puts many short ones together")
     with run.outputs(
         [data],
         tables=tables,
         report=report.report,
         model=model.model,
-        checkpoint=keeping.checkpoint,
+        checkpoint=checkpointing.checkpoint,
     ):
         study = make_study(run.read(data, reading), choice, bias, rows)
         parameters = _parameters(run, study, strengths, coding, starts.max_iter)
         estimator = _estimator(clusters, starts, parameters)
-        estimator.checkpoint = keeping.checkpoint
-        n_starts = 1 if starts.init.value == "principal" else estimator.n_init
+        estimator.checkpoint = checkpointing.checkpoint
+        n_restarts = 1 if starts.init.value == "principal" else estimator.n_init
         if clusters.runs:
-            n_starts = clusters.runs
-        seconds = _fit(run, study, estimator, n_starts, starts.max_iter)
+            n_restarts = clusters.runs
+        seconds = _fit(run, study, estimator, n_restarts, starts.max_iter)
         found = _diagnose(run, study, estimator, report, checks)
         if labels.labels is not None:
             found_for_rows = {"cluster": estimator.labels_}
@@ -119,7 +119,7 @@ def weigh(
     coding: EncodingOptions,
     steps: IterOptions,
     reading: ReadOptions,
-    keeping: CheckpointOptions,
+    checkpointing: CheckpointOptions,
 ) -> int:
     """Weights alone: one per row, under which columns stop predicting each other.
 
@@ -136,12 +136,12 @@ def weigh(
         tables={"--weights": place},
         report=report.report,
         model=model.model,
-        checkpoint=keeping.checkpoint,
+        checkpoint=checkpointing.checkpoint,
     ):
         study = make_study(run.read(data, reading), choice, bias, rows)
         estimator = DecorrelationWeights(
             **_parameters(run, study, strengths, coding, steps.max_iter),
-            checkpoint=keeping.checkpoint,
+            checkpoint=checkpointing.checkpoint,
         )
         seconds = _fit(run, study, estimator, 1, steps.max_iter)
         found = _diagnose(run, study, estimator, report, checks)
@@ -279,7 +279,7 @@ def compare(
                 adjust=_one_fit(starts),
                 init=starts.init.value,
                 feature_names=None if study.table.is_frame else study.names,
-                **_number_of_starts(starts),
+                **_count_restarts(starts),
                 **parameters,
             )
         _write_report(run, found, report.report)
@@ -323,7 +323,7 @@ def _estimator(clusters: RunOptions, starts: InitOptions, parameters: dict[str, 
     if given == "auto" and not clusters.runs:
         raise FileError("--clusters auto is chosen from several runs; add --runs 20")
     parameters |= {"cluster_on": starts.cluster_on.value, "init": starts.init.value}
-    parameters |= _number_of_starts(starts)
+    parameters |= _count_restarts(starts)
     if not clusters.runs:
         return DCKM(given, adjust=_one_fit(starts), **parameters)
     return ConsensusDCKM(given, n_runs=clusters.runs, adjust=starts.adjust.value, **parameters)
@@ -334,18 +334,18 @@ def _one_fit(starts: InitOptions) -> str:
     return "weights" if starts.adjust.value == "auto" else starts.adjust.value
 
 
-def _number_of_starts(starts: InitOptions) -> dict[str, Any]:
+def _count_restarts(starts: InitOptions) -> dict[str, Any]:
     return {} if starts.n_init is None else {"n_init": starts.n_init}
 
 
-def _fit(run: Session, study: Study, estimator: Any, n_starts: int, max_iter: int) -> float:
+def _fit(run: Session, study: Study, estimator: Any, n_restarts: int, max_iter: int) -> float:
     table, begin = study.table, time.monotonic()
     if isinstance(table, BlockTable) and table.is_decoded_often(len(study.names)):
         run.terminal.line(
             f"unskew {run.verb}: {table.name} is decoded anew in each pass; --cache FOLDER does it "
             "once"
         )
-    with run.about(study.table.name), run.terminal.fitting(n_starts, max_iter):
+    with run.about(study.table.name), run.terminal.fitting(n_restarts, max_iter):
         estimator.fit(study.X, sample_weight=study.sample_weight)
     return time.monotonic() - begin
 

@@ -105,7 +105,7 @@ class Terminal:
             yield
 
     @contextlib.contextmanager
-    def fitting(self, n_starts: int, max_iter: int) -> Iterator[None]:
+    def fitting(self, n_restarts: int, max_iter: int) -> Iterator[None]:
         """Progress of a fit with verbose=2, from the records of the logger "unskew"."""
         if self.quiet:
             yield
@@ -127,9 +127,9 @@ class Terminal:
                 )
                 self._live = stack.enter_context(bar)
                 stack.callback(setattr, self, "_live", None)
-                handler = LiveHandler(bar, n_starts, max_iter)
+                handler = LiveHandler(bar, n_restarts, max_iter)
             else:
-                handler = PlainHandler(self, n_starts)
+                handler = PlainHandler(self, n_restarts)
             logger.addHandler(handler)
             logger.setLevel(logging.INFO)
             logger.propagate = False
@@ -153,14 +153,14 @@ class FitHandler(logging.Handler):
             self.on_iteration(int(number or 1), int(step), float(objective), terms)
         elif found := self.start.match(text):
             number, of, objective, steps, status = found.groups()
-            self.on_start(int(number), int(of), float(objective), int(steps), status)
+            self.on_restart(int(number), int(of), float(objective), int(steps), status)
         else:
             self.on_other(text)
 
     def on_iteration(self, number: int, step: int, objective: float, terms: str) -> None:
         raise NotImplementedError
 
-    def on_start(self, number: int, of: int, objective: float, steps: int, status: str) -> None:
+    def on_restart(self, number: int, of: int, objective: float, steps: int, status: str) -> None:
         raise NotImplementedError
 
     def on_other(self, text: str) -> None:
@@ -170,19 +170,19 @@ class FitHandler(logging.Handler):
 class LiveHandler(FitHandler):
     """A bar with the terms of the objective and the time left."""
 
-    def __init__(self, bar: Progress, n_starts: int, max_iter: int):
+    def __init__(self, bar: Progress, n_restarts: int, max_iter: int):
         super().__init__()
-        self.bar, self.n_starts, self.max_iter = bar, n_starts, max_iter
+        self.bar, self.n_restarts, self.max_iter = bar, n_restarts, max_iter
         self.begin, self.steps, self.best = time.monotonic(), [], float("inf")
         self.task = bar.add_task("start 1", total=1.0, left="", terms="")
 
     def on_iteration(self, number: int, step: int, objective: float, terms: str) -> None:
         # A start takes about as many iterations as those before it.
         typical = sum(self.steps) / len(self.steps) if self.steps else min(self.max_iter, 40)
-        share = (number - 1 + min(step / max(typical, 1), 0.95)) / self.n_starts
+        share = (number - 1 + min(step / max(typical, 1), 0.95)) / self.n_restarts
         self._show(number, share, f"objective {objective:.4f} = {_shorter(terms)}")
 
-    def on_start(self, number: int, of: int, objective: float, steps: int, status: str) -> None:
+    def on_restart(self, number: int, of: int, objective: float, steps: int, status: str) -> None:
         self.steps.append(steps)
         self.best = min(self.best, objective)
         self._show(number, number / of, f"best objective {self.best:.4f}")
@@ -195,31 +195,31 @@ class LiveHandler(FitHandler):
         left = ""
         if self.steps and 0 < share < 1:
             left = f"about {_clock(spent * (1 - share) / share)} left"
-        words = f"start {number} of {self.n_starts}" if self.n_starts > 1 else "fitting"
+        words = f"start {number} of {self.n_restarts}" if self.n_restarts > 1 else "fitting"
         self.bar.update(self.task, completed=share, description=words, left=left, terms=terms)
 
 
 class PlainHandler(FitHandler):
     """A line per start, and one now and then where starts take long."""
 
-    def __init__(self, terminal: Terminal, n_starts: int):
+    def __init__(self, terminal: Terminal, n_restarts: int):
         super().__init__()
-        self.terminal, self.n_starts, self.last = terminal, n_starts, time.monotonic()
+        self.terminal, self.n_restarts, self.last = terminal, n_restarts, time.monotonic()
 
     def on_iteration(self, number: int, step: int, objective: float, terms: str) -> None:
         if time.monotonic() - self.last > PLAIN_EVERY:
-            of = f"start {number} of {self.n_starts}, " if self.n_starts > 1 else ""
-            self._say(f"{of}iteration {step}: objective {objective:.6g} = {_shorter(terms)}")
+            of = f"start {number} of {self.n_restarts}, " if self.n_restarts > 1 else ""
+            self._print(f"{of}iteration {step}: objective {objective:.6g} = {_shorter(terms)}")
 
-    def on_start(self, number: int, of: int, objective: float, steps: int, status: str) -> None:
-        self._say(
+    def on_restart(self, number: int, of: int, objective: float, steps: int, status: str) -> None:
+        self._print(
             f"start {number} of {of}: objective {objective:.6g} after {steps} iterations, {status}"
         )
 
     def on_other(self, text: str) -> None:
-        self._say(text)
+        self._print(text)
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self.last = time.monotonic()
         self.terminal.line(f"unskew {self.terminal.verb}: {text}")
 

@@ -175,7 +175,7 @@ def story(
         "the tie between site and the other columns remains.\n"
     )
     ending = _tables._facts()
-    ending.add_row("verdict", _tables._judged(found.verdict.word, found.verdict.sentence))
+    ending.add_row("verdict", _tables._verdict_line(found.verdict.word, found.verdict.sentence))
     ending.add_row("report", path)
     ending.add_row("time", f"{s:.0f} s")
     return Group(before, table, after, ending)

@@ -123,9 +123,9 @@ def named(estimator: Any, study: Study) -> Any:
     """The estimator with the names that the command line has for the columns of a matrix."""
     if study.table.is_frame or hasattr(estimator, "feature_names_in_"):
         return estimator
-    told = copy(estimator)
-    told.feature_names_in_ = np.array(study.names, dtype=object)
-    return told
+    renamed = copy(estimator)
+    renamed.feature_names_in_ = np.array(study.names, dtype=object)
+    return renamed
 
 
 def row_names(table: InputTable | BlockTable, id_column: str | None) -> tuple[str, Any]:

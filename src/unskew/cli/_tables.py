@@ -104,7 +104,7 @@ def _listing(*columns: tuple[str, str]) -> Table:
     return table
 
 
-def _judged(word: str, sentence: str) -> Text:
+def _verdict_line(word: str, sentence: str) -> Text:
     return Text.assemble((f"{word.capitalize()}. ", f"bold {COLOURS.get(word, '')}"), sentence)
 
 
@@ -163,13 +163,15 @@ def fit_summary(
         if voting < estimator.n_runs:
             of_whom = f"; they end in different groups, so only the best {voting} vote"
         sure = f"mean confidence of a row {estimator.confidence_.mean():.2f}"
-        told = f"two of them agree at {estimator.stability_:.2f} (1 = the same groups){of_whom}"
+        agreement = (
+            f"two of them agree at {estimator.stability_:.2f} (1 = the same groups){of_whom}"
+        )
         if estimator.n_runs == 1:
-            told, sure = (
+            agreement, sure = (
                 "which has no other to agree with",
                 "--runs 20 tells how sure the groups are",
             )
-        grid.add_row("runs", f"{estimator.n_runs}, {told}; {sure}")
+        grid.add_row("runs", f"{estimator.n_runs}, {agreement}; {sure}")
         if estimator.choice_ is not None:
             tried = [f"{each.value:g}" for each in estimator.choice_.candidates]
             found_k = f"{estimator.n_clusters_}, chosen of {tried[0]} to {tried[-1]}"
@@ -181,7 +183,7 @@ def fit_summary(
         parts.append(_clusters(estimator))
     ending = _facts()
     if found is not None:
-        ending.add_row("verdict", _judged(found.verdict.word, found.verdict.sentence))
+        ending.add_row("verdict", _verdict_line(found.verdict.word, found.verdict.sentence))
     if _effects_are_left(study, estimator):
         ending.add_row(
             "next",
@@ -270,7 +272,7 @@ def audit_summary(found: Any, written: dict[str, str]) -> Group:
             notices.add_row("...", f"{len(found.notices) - 12} more; --report has all")
         parts.append(notices)
     ending = _facts()
-    ending.add_row("worth it", _judged(found.worth.word, found.worth.sentence))
+    ending.add_row("worth it", _verdict_line(found.worth.word, found.worth.sentence))
     _written(ending, written)
     return Group(*parts, ending)
 
@@ -304,7 +306,7 @@ def comparison_summary(found: Any, written: dict[str, str]) -> Group:
     grid.add_row("rows", f"{found.n_rows:,}")
     grid.add_row("columns", f"{found.n_columns:,}")
     ending = _facts()
-    ending.add_row("summary", _judged(found.summary.word, found.summary.sentence))
+    ending.add_row("summary", _verdict_line(found.summary.word, found.summary.sentence))
     for method, why in found.skipped:
         ending.add_row("skipped", Text(f"{method}: {why}"))
     _written(ending, written)

@@ -17,13 +17,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _kmeans, _solver, _terms
-from .._base import (
-    FIT_STACKLEVEL,
-    rollback_on_error,
-    verbose_logging,
-    weight_model_of,
-    with_callbacks,
-)
+from .._base import rollback_on_error, verbose_logging, weight_model_of
+from .._compat import FIT_STACKLEVEL, with_callbacks
 from .._data.sources import Blocks
 from .._data.tiled import TiledMatrix
 from .._kmeans import check_init, init_clusters
@@ -109,8 +104,8 @@ class ConsensusDCKM(DCKM):
         Processes over runs, None for one (threads then go over tiles of rows); the same bits for
         any number. One where X is a reader of blocks.
     spread_strength, mass_strength, objective, solver, suspects, cluster_on, column_scale,
-    effect_degree, effect_ridge, init, max_iter, min_effective_sample_size, margins, margin_strength,
-    encoder, n_bins, n_threads, random_state, verbose
+    effect_degree, effect_ridge, init, max_iter, min_effective_sample_size, margins,
+    margin_strength, encoder, n_bins, n_threads, random_state, verbose
         As in DCKM.
 
     Attributes
@@ -362,9 +357,9 @@ class ConsensusDCKM(DCKM):
         at = [strengths[r % len(strengths)] for r in range(self.n_runs)]
         n_jobs, rows = self._workers(design)
         inner.set_params(n_threads=1 if n_jobs > 1 else self.n_threads)
-        alone = design._replace(rows=rows)
+        single = design._replace(rows=rows)
         found = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
-            joblib.delayed(one_run)(inner, alone, init, seed, strength, size)
+            joblib.delayed(one_run)(inner, single, init, seed, strength, size)
             for seed, strength in zip(seeds[:-1], at)
         )
         runs, labels, history = [], [], []
@@ -449,8 +444,8 @@ class ConsensusDCKM(DCKM):
                             r + 1, self.n_runs, float(w @ end.e), status)  # fmt: skip
             ends.append(end)
             runs.append(
-                ConsensusRun(end.C, everyone, None, 1.0, strength, float(w @ end.e), inner.n_iter_, status,
-                    ess, left)
+                ConsensusRun(end.C, everyone, None, 1.0, strength, float(w @ end.e), inner.n_iter_,
+                    status, ess, left)
             )  # fmt: skip
             self._log_run(context)
         labels = np.stack([end.labels for end in ends])
@@ -546,7 +541,7 @@ class ConsensusDCKM(DCKM):
 
     @property
     def _weights_r2(self):
-        """How well ``predict_weights`` gives back ``weights_`` on the rows of the fit, at best 1."""
+        """How well ``predict_weights`` gives back ``weights_`` on rows of the fit, at best 1."""
         check_is_fitted(self)
         return self._r2
 
@@ -627,17 +622,17 @@ def one_kmeans(rows, distance, w, present, K, init, n_init, size, seed) -> tuple
 
 def _explained(rows: Any, distance: Any, w: np.ndarray, K: int) -> Callable[[np.ndarray], float]:
     """A function of labels: the share of the weighted variance that they explain, on some rows."""
-    some = _voting.few_rows(rows.n)
-    if not rows.sparse and some.size * rows.d > ENTRIES:
-        some = some[:: -(-some.size * rows.d // ENTRIES)]
-    few, w = (rows, w) if some.size == rows.n else (_take_rows(rows, some), w[some])
+    subset = _voting.linkage_rows(rows.n)
+    if not rows.sparse and subset.size * rows.d > ENTRIES:
+        subset = subset[:: -(-subset.size * rows.d // ENTRIES)]
+    few, w = (rows, w) if subset.size == rows.n else (_take_rows(rows, subset), w[subset])
 
     def left(labels: np.ndarray, K: int) -> float:
         with few.threads():
             return float(w @ init_clusters(few, distance, w, K, labels, None).e)
 
-    total = left(np.zeros(some.size, dtype=np.int32), 1)
-    return lambda labels: 1.0 - left(labels[some], K) / total if total > 0 else 0.0
+    total = left(np.zeros(subset.size, dtype=np.int32), 1)
+    return lambda labels: 1.0 - left(labels[subset], K) / total if total > 0 else 0.0
 
 
 def _take_rows(rows: Any, which: np.ndarray) -> TiledMatrix:

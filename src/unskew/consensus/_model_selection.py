@@ -246,14 +246,16 @@ def _choose(
 def describe(model: Any, X: Any, value: float) -> SelectionCandidate:
     """Label-free numbers of a fitted ConsensusDCKM."""
     w, labels = model.combined_weights_, model.labels_
-    some = np.flatnonzero(w > 0)
-    some = some[np.linspace(0, some.size - 1, min(MAX_SILHOUETTE_ROWS, some.size)).astype(np.intp)]
+    subset = np.flatnonzero(w > 0)
+    subset = subset[
+        np.linspace(0, subset.size - 1, min(MAX_SILHOUETTE_ROWS, subset.size)).astype(np.intp)
+    ]
     rows, distance = _as_fitted(model, X)
-    F = distance.features(rows.take(some))
+    F = distance.features(rows.take(subset))
     F = np.asarray(F.toarray() if hasattr(F, "toarray") else F)
-    own, weight = labels[some], w[some]
+    own, weight = labels[subset], w[subset]
     separate = -1.0
-    if 1 < np.unique(own).size < some.size:
+    if 1 < np.unique(own).size < subset.size:
         separate = silhouette_score(F, own, sample_weight=weight, weight_kind="importance")
     F = F.astype(np.float64)
     mean = np.average(F, axis=0, weights=weight)

@@ -22,14 +22,14 @@ from scipy.spatial.distance import squareform
 from ..metrics import adjusted_rand_score
 
 # Up to so many rows the co-association matrix is made, for a start by average linkage.
-SMALL = 2048
+SMALL_N = 2048
 # Of more rows than this, the start is chosen on so many of them.
-MANY = 20_000
+MAX_LINKAGE_ROWS = 20_000
 PIECE = 2**16
 # What the runs agree on should explain this share of what the best run explains. (Measured: .88 and
 # .90 where the vote mixed two optima, .96 and more in all other samples, of the simulators and of
 # amazon, webcam and Office-Home 1.)
-STABILITY_ROWS = 0.95
+ENOUGH_EXPLAINED = 0.95
 
 
 class Votes(NamedTuple):
@@ -96,12 +96,12 @@ def agree(labels: np.ndarray, K: int, a: np.ndarray) -> tuple[Votes, np.ndarray,
     Starts are the runs themselves, so that nothing is drawn; the best end is kept.
     """
     n, a = labels.shape[1], _of_mean_one(a)
-    some = few_rows(n)
-    few, weight = labels[:, some], a[some]
+    subset = linkage_rows(n)
+    few, weight = labels[:, subset], a[subset]
     if not weight.any():
         few, weight = labels, a
     starts = [np.minimum(labels_r, K - 1) for labels_r in few]
-    if few.shape[1] <= SMALL:
+    if few.shape[1] <= SMALL_N:
         starts.append(by_linkage(few, K))
     ends = [settle(few, start, weight, K) for start in starts]
     votes, own, _ = max(ends, key=lambda end: round(end[2], 6))
@@ -120,12 +120,12 @@ def elect(
     agree on explains less than ENOUGH of what the best run does: then the better half of them, and
     so on. Where no run explains anything, none is better.
     """
-    alone = np.array([explained(labels_r) for labels_r in labels])
-    order, count = np.argsort(-alone, kind="stable"), len(labels)
+    single = np.array([explained(labels_r) for labels_r in labels])
+    order, count = np.argsort(-single, kind="stable"), len(labels)
     while True:
         voters = np.sort(order[:count])
         votes, own, confidence = agree(labels[voters], K, a)
-        if count == 1 or alone.max() < 1e-9 or explained(own) >= STABILITY_ROWS * alone.max():
+        if count == 1 or single.max() < 1e-9 or explained(own) >= ENOUGH_EXPLAINED * single.max():
             return voters, votes, own, confidence
         count = (count + 1) // 2
 
@@ -148,8 +148,8 @@ def by_linkage(labels: np.ndarray, K: int) -> np.ndarray:
 
 def stability(labels: np.ndarray, a: np.ndarray) -> float:
     """Mean adjusted Rand index of all pairs of runs, rows counted by a; nan for a single run."""
-    some = few_rows(labels.shape[1])
-    few, weight = labels[:, some], _of_mean_one(a)[some]
+    subset = linkage_rows(labels.shape[1])
+    few, weight = labels[:, subset], _of_mean_one(a)[subset]
     found = [
         adjusted_rand_score(few[r], few[s], sample_weight=weight)
         for r in range(len(few))
@@ -163,5 +163,7 @@ def _of_mean_one(a: np.ndarray) -> np.ndarray:
     return a / a[a > 0].mean()
 
 
-def few_rows(n: int) -> np.ndarray:
-    return np.arange(n) if n <= MANY else np.linspace(0, n - 1, MANY).astype(np.intp)
+def linkage_rows(n: int) -> np.ndarray:
+    if n <= MAX_LINKAGE_ROWS:
+        return np.arange(n)
+    return np.linspace(0, n - 1, MAX_LINKAGE_ROWS).astype(np.intp)

@@ -82,10 +82,10 @@ def audit(
     >>> found.worth.word, found.notices[0].why
     ('yes', 'predicts many columns')
     """
-    some = sample_rows(X, sample_weight, 0 if random_state is None else random_state)
-    notes = [] if some.chosen is None else [some.note]
-    table, aside = _set_identifiers_aside(some.X)
-    view = view_of_table(table, some.a, encoder, feature_names)
+    sample = sample_rows(X, sample_weight, 0 if random_state is None else random_state)
+    notes = [] if sample.chosen is None else [sample.note]
+    table, aside = _set_identifiers_aside(sample.X)
+    view = view_of_table(table, sample.a, encoder, feature_names)
     if len(view.source_names) > MAX_AUDIT_COLUMNS:
         raise ValueError(
             f"X has {len(view.source_names)} columns; an audit compares every pair of them and "
@@ -110,14 +110,14 @@ def audit(
     order = np.argsort(-associations.reach, kind="stable")
     shown_weight = sample_weight is not None
     settings = settings_of(
-        view, some.X, sample_weight, model="audit",
+        view, sample.X, sample_weight, model="audit",
         call=f"audit(X{_arguments(suspects, shown_weight)})",
         parameters={"suspects": suspects, "encoder": encoder, "random_state": random_state},
-        n_rows=some.n,
+        n_rows=sample.n,
     )  # fmt: skip
     return Audit(
         worth=_worth(view, associations, names, notices),
-        n_rows=some.n,
+        n_rows=sample.n,
         n_rows_used=view.rows.n,
         n_columns=settings.n_columns + sum(x.column not in view.source_names for x in aside),
         n_encoded=view.rows.d,
@@ -375,9 +375,10 @@ def _worth(
     what = "the suspects" if len(suspects) != 1 else f"“{suspects[0]}”"
     between = f"{what} and the other columns" if suspects else "columns"
     reasons = [
-        f"A typical difference between {between} is {associations.typical:.2f} standard deviations; chance "
-        f"alone gives {associations.by_chance:.2f}.",
-        f"{associations.n_above:,} of {associations.n_pairs:,} pairs of columns differ by more than {BALANCED}.",
+        f"A typical difference between {between} is {associations.typical:.2f} standard "
+        f"deviations; chance alone gives {associations.by_chance:.2f}.",
+        f"{associations.n_above:,} of {associations.n_pairs:,} pairs of columns differ by more "
+        f"than {BALANCED}.",
         f"{kish_size(view.a):,.0f} rows' worth of data in {view.rows.n:,} rows.",
     ]
     if associations.typical <= max(BALANCED / 2, BEYOND_CHANCE * associations.by_chance):
@@ -391,8 +392,8 @@ def _worth(
         reasons.append(f"{associations.touched:.0%} of the other columns carry a trace of {what}.")
         if associations.touched <= NARROW_REACH:
             sentence = (
-                f"Only {associations.touched:.0%} of the other columns carry a trace of {what}: try "
-                "leaving those out first, and compare."
+                f"Only {associations.touched:.0%} of the other columns carry a trace of {what}: "
+                "try leaving those out first, and compare."
             )
             return Verdict("maybe", sentence, tuple(reasons))
         sentence = (

@@ -95,8 +95,8 @@ def compare(
     if unknown:
         raise ValueError(f"methods has {unknown[0]!r}, which is not one of {list(METHODS)}")
     seed = random_state if isinstance(random_state, (int, np.integer)) else 0
-    some = sample_rows(X, sample_weight, seed)
-    X, sample_weight = some.X, None if sample_weight is None else some.a
+    sample = sample_rows(X, sample_weight, seed)
+    X, sample_weight = sample.X, None if sample_weight is None else sample.a
     names = check_names(feature_names, X)
     model = DCKM(
         n_clusters, suspects=suspects, encoder=encoder, random_state=random_state, **dckm_parameters
@@ -119,12 +119,12 @@ def compare(
         summary=verdict,
         rows=rows,
         skipped=skipped,
-        n_rows=some.n,
+        n_rows=sample.n,
         n_columns=len(view.source_names),
         n_encoded=view.rows.d,
         suspects=view.suspect_names,
         notes=(
-            *([] if some.chosen is None else [some.note]),
+            *([] if sample.chosen is None else [sample.note]),
             f"Silhouettes are of {seen:,} rows, in the columns that are no suspects.",
         ),
         settings=settings_of(
@@ -134,7 +134,7 @@ def compare(
             model="compare",
             call=call_of(model, sample_weight is not None),
             parameters=model.get_params(deep=False),
-            n_rows=some.n,
+            n_rows=sample.n,
         ),
     )
 

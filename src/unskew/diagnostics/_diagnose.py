@@ -107,13 +107,13 @@ def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
 
 class Inspection(NamedTuple):
     """A fit and the rows of it that are looked at: ``model`` has the labels and weights of these,
-    ``whole`` those of all rows."""
+    ``fit_vectors`` those of all rows."""
 
     model: Any
     X: Any
     sample_weight: Any
     view: View
-    whole: FitVectors
+    fit_vectors: FitVectors
     notes: tuple[str, ...] = ()
 
     @property
@@ -133,18 +133,20 @@ class Inspection(NamedTuple):
 
 def inspect_fit(model: Any, X: Any, sample_weight: Any) -> Inspection:
     check_is_fitted(model, "weights_")
-    some = sample_rows(X, sample_weight, _seed(model))
-    if some.n != model.weights_.size:
+    sample = sample_rows(X, sample_weight, _seed(model))
+    if sample.n != model.weights_.size:
         raise ValueError(
-            f"X has {some.n} rows but the model was fitted to {model.weights_.size}; give the rows "
-            "of the fit, whose weights are looked at"
+            f"X has {sample.n} rows but the model was fitted to {model.weights_.size}; give the "
+            "rows of the fit, whose weights are looked at"
         )
-    few = subset_model(model, some.chosen)
-    weights = None if sample_weight is None else some.a
-    view = view_of_fit(few, some.X, weights)
-    whole = FitVectors.of(model, check_weights(sample_weight, some.n), row_index(X), some.chosen)
+    few = subset_model(model, sample.chosen)
+    weights = None if sample_weight is None else sample.a
+    view = view_of_fit(few, sample.X, weights)
+    fit_vectors = FitVectors.of(
+        model, check_weights(sample_weight, sample.n), row_index(X), sample.chosen
+    )
     return Inspection(
-        few, some.X, weights, view, whole, () if some.chosen is None else (some.note,)
+        few, sample.X, weights, view, fit_vectors, () if sample.chosen is None else (sample.note,)
     )
 
 
@@ -167,8 +169,8 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
     clusters, marks, projection, flow, own, variance = (), None, None, None, (), None
     if labels is not None:
         K = int(model._K)
-        clusters, marks = _measure.profile_clusters(view, labels, w, K, inspection.whole)
-        projection = _measure.project(view, labels, w, _seed(model), inspection.whole)
+        clusters, marks = _measure.profile_clusters(view, labels, w, K, inspection.fit_vectors)
+        projection = _measure.project(view, labels, w, _seed(model), inspection.fit_vectors)
         own, variance = (
             _measure.associations(view, labels),
             _measure.explained_variance(view, labels),
@@ -182,7 +184,7 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
     return Diagnostics(
         verdict=decide(evidence),
         evidence=evidence,
-        weights=_measure.describe_weights(inspection.whole),
+        weights=_measure.describe_weights(inspection.fit_vectors),
         imbalance_before=float(model.initial_imbalance_),
         imbalance_after=float(model.imbalance_),
         features=imbalance.features,
@@ -205,7 +207,7 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
             model=type(model).__name__,
             call=call_of(model, inspection.sample_weight is not None),
             parameters=model.get_params(deep=False),
-            n_rows=inspection.whole.w.size,
+            n_rows=inspection.fit_vectors.w.size,
         ),
     )
 
@@ -315,7 +317,12 @@ def _convergence(model: Any) -> Convergence:
 
 
 def _evidence(inspection: Inspection, imbalance, own, variance, described, baselines) -> Evidence:
-    model, view, w, whole = inspection.model, inspection.view, inspection.w, inspection.whole
+    model, view, w, fit_vectors = (
+        inspection.model,
+        inspection.view,
+        inspection.w,
+        inspection.fit_vectors,
+    )
     by_name = {baseline.name: baseline for baseline in described}
     baseline, dropped = by_name.get(_same_distance(view)), by_name.get(DROPPED)
 
@@ -339,9 +346,9 @@ def _evidence(inspection: Inspection, imbalance, own, variance, described, basel
         weighted["weighted_follows"] = strongest(_measure.associations(view, labels, w))
         follows = strongest(_measure.associations(view, baselines[ALL], w))
         weighted["weighted_kmeans_follows"] = follows
-        untied = check_permutation(model, view, w, baselines[ALL], _seed(model))
-        if untied is not None:
-            weighted |= untied._asdict()
+        checked = check_permutation(model, view, w, baselines[ALL], _seed(model))
+        if checked is not None:
+            weighted |= checked._asdict()
         halves = _measure.stabilities(view, w, int(model._K), _seed(model))
         weighted["stability"], weighted["kmeans_stability"] = halves
         changes = _measure.influence(view, baselines[ALL], labels)
@@ -352,11 +359,11 @@ def _evidence(inspection: Inspection, imbalance, own, variance, described, basel
         constant_suspects=view.constant_suspects,
         votes=_votes_of(model),
         n_clusters=len(np.unique(model.labels_)) if hasattr(model, "labels_") else None,
-        n_rows=int((whole.a > 0).sum()),
+        n_rows=int((fit_vectors.a > 0).sum()),
         converged=_convergence(model).converged,
         corrected=view.corrected,
-        effective_size=effective_sample_size(whole.m, whole.a),
-        kish_size=kish_size(whole.w),
+        effective_size=effective_sample_size(fit_vectors.m, fit_vectors.a),
+        kish_size=kish_size(fit_vectors.w),
         typical_before=imbalance.typical_before,
         typical_after=imbalance.typical_after,
         by_chance=imbalance.by_chance,
@@ -378,10 +385,10 @@ def _votes_of(model: Any) -> tuple[int, int, float] | None:
 
 def _effects(model: Any) -> tuple[SuspectEffect, ...]:
     """The largest effects of suspects that the model takes out; none for weights alone."""
-    told = getattr(model, "suspect_effects_", None) or ()
+    reasons = getattr(model, "suspect_effects_", None) or ()
     every = [
         SuspectEffect(str(one["suspect"]), str(column), float(effect))
-        for one in told
+        for one in reasons
         for column, effect in zip(one["columns"], one["effects"])
         if effect != 0
     ]

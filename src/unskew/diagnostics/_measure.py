@@ -53,10 +53,10 @@ QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 
 # ------------------------------------------------------------------------------------- weights
-def describe_weights(whole: FitVectors) -> Weights:
+def describe_weights(fit_vectors: FitVectors) -> Weights:
     """Of all rows of a fit; those of design weight 0 are absent."""
-    m, w, labels, index = whole.m, whole.w, whole.labels, whole.index
-    present = whole.a > 0
+    m, w, labels, index = fit_vectors.m, fit_vectors.w, fit_vectors.labels, fit_vectors.index
+    present = fit_vectors.a > 0
     own = m[present]
     top = max(2.0, float(np.quantile(own, 0.995)) * 1.1)
     edges = np.linspace(0.0, min(top, max(float(own.max()), 1e-12)), 41)
@@ -81,7 +81,7 @@ def describe_weights(whole: FitVectors) -> Weights:
         minimum=float(own.min()),
         maximum=float(own.max()),
         quantiles=tuple((q, float(np.quantile(own, q))) for q in QUANTILES),
-        effective_size=effective_sample_size(m, whole.a),
+        effective_size=effective_sample_size(m, fit_vectors.a),
         kish_size=kish_size(w),
         design_effect=design_effect(w),
         unused=int((own < 0.01 * own.mean()).sum()),
@@ -315,15 +315,15 @@ def stabilities(view: View, w: np.ndarray, K: int, seed: int) -> tuple:
 
 
 def profile_clusters(
-    view: View, labels: np.ndarray, w: np.ndarray, K: int, whole: FitVectors
+    view: View, labels: np.ndarray, w: np.ndarray, K: int, fit_vectors: FitVectors
 ) -> tuple:
     """(profiles, K x d differences under w). Sizes and shares are those of all rows."""
     weighted = describe_clusters(view.design, w, labels, K)
     plain = describe_clusters(view.design, view.a, labels, K)
-    every: Any = whole.labels
-    size = np.bincount(every[whole.a > 0], minlength=K)
+    every: Any = fit_vectors.labels
+    size = np.bincount(every[fit_vectors.a > 0], minlength=K)
     share, weighted_share = (
-        np.bincount(every, weights=v, minlength=K) / v.sum() for v in (whole.a, whole.w)
+        np.bincount(every, weights=v, minlength=K) / v.sum() for v in (fit_vectors.a, fit_vectors.w)
     )
 
     def numbers(profile: dict, k: int, j: int) -> tuple:
@@ -428,7 +428,7 @@ def correlation_between(first: np.ndarray, second: np.ndarray, w: np.ndarray) ->
 
 
 def project(
-    view: View, labels: np.ndarray, w: np.ndarray, seed: int, whole: FitVectors
+    view: View, labels: np.ndarray, w: np.ndarray, seed: int, fit_vectors: FitVectors
 ) -> Projection:
     """At most 2000 rows of positive design weight, each cluster in proportion, at least one row
     of each that is looked at; components of the columns of the distance under w."""
@@ -453,13 +453,13 @@ def project(
         components[:found] = directions
         variance[:found] = (size**2 / total).tolist()
     xy = (values - share @ values) @ components.T
-    places = rows if whole.chosen is None else whole.chosen[rows]
+    places = rows if fit_vectors.chosen is None else fit_vectors.chosen[rows]
     return Projection(
-        n_rows=int((whole.a > 0).sum()),
+        n_rows=int((fit_vectors.a > 0).sum()),
         variance=(variance[0], variance[1]),
         positions=tuple(places.tolist()),
         x=tuple(np.round(xy[:, 0], 4).tolist()),
         y=tuple(np.round(xy[:, 1], 4).tolist()),
-        weight=tuple(np.round(whole.m[places], 4).tolist()),
+        weight=tuple(np.round(fit_vectors.m[places], 4).tolist()),
         cluster=tuple(labels[rows].tolist()),
     )

@@ -119,19 +119,19 @@ def permute_suspects(
     low, high = X.min(axis=0), X.max(axis=0)
     two = ((low == X) | (high == X)).all(axis=0) & (high > low)
     if two.any():
-        gap = (high - low)[two]
+        range_ = (high - low)[two]
         chance = np.clip(
-            (inside[donors][:, two] - low[two]) / gap, MIN_ROWS_PER_GROUP, 1 - MIN_ROWS_PER_GROUP
+            (inside[donors][:, two] - low[two]) / range_, MIN_ROWS_PER_GROUP, 1 - MIN_ROWS_PER_GROUP
         )
         wanted = np.clip(
-            chance + ((Z[givers] - Z[donors]) @ B[:, two]) / gap,
+            chance + ((Z[givers] - Z[donors]) @ B[:, two]) / range_,
             MIN_ROWS_PER_GROUP,
             1 - MIN_ROWS_PER_GROUP,
         )
         draw = rng.random_sample(chance.shape)
         is_high = X[donors][:, two] == high[two]
         now = np.where(is_high, draw * chance < wanted, draw * (1 - chance) < wanted - chance)
-        moved[:, two] = low[two] + gap * now
+        moved[:, two] = low[two] + range_ * now
     missing_indicator = view.design.column_map.missing_indicator[rest]
     for k in np.flatnonzero(missing_indicator >= 0):
         lost = tile[donors][:, missing_indicator[k]] != 0

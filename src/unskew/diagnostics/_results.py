@@ -215,8 +215,8 @@ class Settings:
 class Diagnostics:
     """What the weights of a fitted model did to its data; see `diagnose`.
 
-    For DecorrelationWeights, which know no clusters, ``clusters``, ``baselines`` and ``associations``
-    are empty and ``flow``, ``projection``, ``explained_variance`` None.
+    For DecorrelationWeights, which know no clusters, ``clusters``, ``baselines`` and
+    ``associations`` are empty and ``flow``, ``projection``, ``explained_variance`` None.
     """
 
     verdict: Verdict

@@ -57,7 +57,7 @@ class Evidence:
                         measures and weights them, and of plain k-means
     own_found, own_found_by_kmeans, baseline_found, baseline_found_by_kmeans, beyond, kmeans_beyond
                         what is found of the groups where the suspects are untied from them, and
-                        what the groups explain beyond the suspects: see ``_untied.PermutationCheck``
+                        what the groups explain beyond the suspects: see ``PermutationCheck``
     gained, lost        columns whose share between groups rose and fell most against k-means
     constant_suspects   suspects were named, but all have one value only
     votes               of a consensus: runs, those that vote, and how far two runs agree
@@ -114,7 +114,7 @@ def decide(evidence: Evidence) -> Verdict:
 
     harmed     the weights rest on few rows (effective size below 0.02, or fewer than 3 rows' worth
                per cluster)
-    with suspects, on rows that are given the suspects of other rows (``_untied``)
+    with suspects, on rows that are given the suspects of other rows (``_permutation``)
     no effect  k-means finds the model's groups as well as the model does, to 0.04
     helped     the model finds the groups of k-means as well as k-means does, to 0.04, and its own
                groups explain more of what the suspects leave unexplained
@@ -166,8 +166,8 @@ def decide(evidence: Evidence) -> Verdict:
     if same and nothing:
         return say(
             "no effect",
-            f"There was nothing to correct: {_association_phrase(e)} no more than chance would explain, and the "
-            "groups are those of ordinary k-means.",
+            f"There was nothing to correct: {_association_phrase(e)} no more than chance would "
+            "explain, and the groups are those of ordinary k-means.",
         )
     if not e.suspects:
         if same:
@@ -238,19 +238,21 @@ def _decide_by_weights(e: Evidence, say: Callable[[str, str], Verdict]) -> Verdi
     if nothing:
         return say(
             "no effect",
-            f"There was nothing to correct: {_association_phrase(e)} no more than chance would explain.",
+            f"There was nothing to correct: {_association_phrase(e)} no more than chance would "
+            "explain.",
         )
     fall = f"{1 - e.typical_after / e.typical_before:.0%}" if e.typical_before > 0 else "0%"
     if e.typical_after > FELL * e.typical_before:
         return say(
             "no effect",
-            f"The correction did not take hold: {_association_phrase(e)} almost as much as before ({fall} less).",
+            f"The correction did not take hold: {_association_phrase(e)} almost as much as before "
+            f"({fall} less).",
         )
     under = "After the correction" if e.corrected else "Under the weights"
     return say(
         "helped",
-        f"{under} {_association_phrase(e)} {fall} less than before, at the price that {e.n_rows:,} rows count as "
-        f"{e.kish_size:,.0f}.",
+        f"{under} {_association_phrase(e)} {fall} less than before, at the price that "
+        f"{e.n_rows:,} rows count as {e.kish_size:,.0f}.",
     )
 
 
@@ -268,10 +270,10 @@ def _same_groups(e: Evidence, what: str) -> str:
 
 
 def _reasons(e: Evidence) -> list[str]:
-    told: list[str] = []
+    reasons: list[str] = []
     if e.own_found is not None:
         one = len(e.suspects) == 1
-        told.append(
+        reasons.append(
             f"Test on made-up rows: each gets {_names(e.suspects)} of a row drawn at random, and "
             f"what {'it adds' if one else 'they add'} to the other columns with it, as in a sample "
             "without bias. There the model finds its own groups again at "
@@ -279,13 +281,13 @@ def _reasons(e: Evidence) -> list[str]:
             f"chance); k-means finds the model's at {e.own_found_by_kmeans:.2f} and its own at "
             f"{e.baseline_found_by_kmeans:.2f}."
         )
-        told.append(
+        reasons.append(
             f"Of the variance that {_names(e.suspects)} {'leaves' if one else 'leave'} "
             f"unexplained, these groups explain {e.beyond:.1%}, those of k-means "
             f"{e.kmeans_beyond:.1%}."
         )
     reasons = [
-        *told,
+        *reasons,
         f"A typical difference {_between(e)} is {e.typical_after:.2f} standard deviations after "
         f"{'the correction' if e.corrected else 'weighting'}, {e.typical_before:.2f} before; "
         f"chance alone gives {e.by_chance:.2f}.",
@@ -326,19 +328,19 @@ def _reasons(e: Evidence) -> list[str]:
         )
     if e.votes is not None:
         runs, voting, agree = e.votes
-        some = f", and only the best {voting} vote: together all agree on a mixture of them"
+        part = f", and only the best {voting} vote: together all agree on a mixture of them"
         reasons.append(
             f"Two of the {runs} runs agree at {agree:.2f} (1 = the same groups)"
-            f"{some if voting < runs else ''}."
+            f"{part if voting < runs else ''}."
         )
     if e.gained or e.lost:
-        told = [
+        reasons = [
             f"{word} {', '.join(f'{name} ({change:+.2f})' for name, change in which)}"
             for word, which in (("gained", e.gained), ("lost", e.lost))
             if which
         ]
         reasons.append(
-            f"Influence on the groups (share of the variance between them): {'; '.join(told)}."
+            f"Influence on the groups (share of the variance between them): {'; '.join(reasons)}."
         )
     if e.same_as_regressed is not None and e.same_as_regressed > SAME_GROUPS:
         reasons.append("Regressing the suspects out, then k-means, finds the same groups.")

@@ -87,8 +87,8 @@ def _working_set_lasso(Z, ratio, own_allowed, max_rounds=50):
         i = np.arange(rows.start, rows.stop)
         correlation = _correlations(Z[i], Z, i, own_allowed)
         largest = correlation.max(axis=1)
-        some = largest > _orthogonal(Z, i)
-        i, correlation, weight = i[some], correlation[some], ratio * largest[some, None]
+        subset = largest > _orthogonal(Z, i)
+        i, correlation, weight = i[subset], correlation[subset], ratio * largest[subset, None]
         for _ in range(max_rounds):
             if len(i) == 0:
                 break

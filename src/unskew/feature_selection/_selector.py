@@ -1,7 +1,5 @@
 """The selector that all methods share, and the two yardsticks that need nothing else."""
 
-from numbers import Integral, Real
-
 import numpy as np
 from scipy.sparse.csgraph import laplacian
 from sklearn.base import BaseEstimator
@@ -10,22 +8,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._base import rollback_on_error
 from .._parallel import one_blas_thread
+from .._validation import is_integer, is_real
 from ._graphs import heat_graph, nearest
 
 
-def _real(value):
-    return isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(value)
-
-
-def _whole(value):
-    return isinstance(value, Integral) and not isinstance(value, bool)
+def _is_finite(value):
+    return is_real(value) and np.isfinite(value)
 
 
 _RULES = {
-    "an integer >= 1": lambda v: _whole(v) and v >= 1,
-    "a finite number > 0": lambda v: _real(v) and v > 0,
-    "a finite number >= 0": lambda v: _real(v) and v >= 0,
-    "a number > 0 and < 1": lambda v: _real(v) and 0 < v < 1,
+    "an integer >= 1": lambda v: is_integer(v) and v >= 1,
+    "a finite number > 0": lambda v: _is_finite(v) and v > 0,
+    "a finite number >= 0": lambda v: _is_finite(v) and v >= 0,
+    "a number > 0 and < 1": lambda v: _is_finite(v) and 0 < v < 1,
     "'converged' or 'author'": lambda v: isinstance(v, str) and v in ("converged", "author"),
 }
 
@@ -54,7 +49,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         d, m = X.shape[1], self.n_features_to_select
         if m is None:
             m = max(1, d // 2)
-        elif not (_whole(m) and 1 <= m <= d):
+        elif not (is_integer(m) and 1 <= m <= d):
             raise ValueError(f"n_features_to_select={m!r} should be between 1 and n_features={d}")
         # Most products here are small. With n = 1123, d = 800 on two cores RUFS takes 25 s on one
         # BLAS thread and, when others use the machine too, 190 s on two. One thread also keeps

@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .._io import write_whole
+from .._io import write_atomic
 from ..diagnostics import Audit, Comparison, Diagnostics
 from ._audit_page import page_of_audit
 from ._comparison_page import page_of_comparison
@@ -106,5 +106,5 @@ def write_report(found: Any, path: Any) -> Path:
         raise ValueError(
             f"path={str(path)!r} ends in {path.suffix!r}; it should end in .html, .md or .json"
         )
-    write_whole(path, writer(found))
+    write_atomic(path, writer(found))
     return path
