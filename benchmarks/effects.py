@@ -65,7 +65,7 @@ def score_modes(data: Any, K: int, clean: Any, unbiased: Any, seed: int) -> list
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(data.X)
-        chosen = [one["start"] for one in getattr(model, "candidates_", []) if one["chosen"]]
+        chosen = [one["restart"] for one in getattr(model, "restarts_", []) if one["chosen"]]
         add(mode, model.predict(data.X_population), truth, model, start="".join(chosen) or None)
     if unbiased is not None:
         add("k-means on unbiased data", plain(unbiased).predict(new), truth)

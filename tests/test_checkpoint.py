@@ -125,7 +125,7 @@ def test_killed_in_every_phase_of_a_fit_with_effects(adjust, tmp_path, monkeypat
         assert fit_until(monkeypatch, DCKM(**how, **kept), X, writes)
         resumed = DCKM(**how, checkpoint=path).fit(X)
         assert_same(resumed, whole)
-        assert resumed.candidates_ == whole.candidates_
+        assert resumed.restarts_ == whole.restarts_
         B, expected = (model._distance.effects.B for model in (resumed, whole))
         np.testing.assert_array_equal(B, expected)
         assert not path.exists()

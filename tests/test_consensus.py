@@ -231,7 +231,7 @@ def test_naming_the_site_finds_the_groups_of_the_population(biased):
     ]
     assert scores[1] > 0.8 > 0.2 > scores[0]
     assert named.suspect_effects_ is not None
-    assert named.candidates_
+    assert named.restarts_
     assert quick(suspects=biased.suspects, adjust="weights").fit(biased.X).suspect_effects_ is None
 
 
@@ -304,7 +304,7 @@ def test_nothing_is_left_of_an_earlier_fit(biased):
     model = quick(suspects=biased.suspects).fit(pd.DataFrame(biased.X, columns=named))
     model.set_params(suspects=None).fit(biased.X)
     assert not hasattr(model, "feature_names_in_")
-    assert not hasattr(model, "candidates_")
+    assert not hasattr(model, "restarts_")
 
 
 @pytest.mark.parametrize("given", [{}, {"suspects": [0]}], ids=str)

@@ -528,14 +528,14 @@ def test_nothing_is_lost_without_bias_and_footprint(rng):
 
 def test_candidates_are_reported(data):
     model = fit(data.X, suspects=data.suspects)
-    assert [one["init"] for one in model.candidates_] == [
+    assert [one["restart"] for one in model.restarts_] == [
         "raw",
         "regressed",
         "weights",
         "weights only",
     ]
-    assert sum(one["chosen"] for one in model.candidates_) == 1
-    assert all(0 <= one["association"] <= 1 + 1e-9 for one in model.candidates_)
+    assert sum(one["chosen"] for one in model.restarts_) == 1
+    assert all(0 <= one["association"] <= 1 + 1e-9 for one in model.restarts_)
     assert isinstance(Distance(np.arange(2)).effects, type(None))
 
 

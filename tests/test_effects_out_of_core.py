@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:predict_weights gives back"),
 ]
 
-FITTED = ("weights_", "labels_", "cluster_centers_", "objective_", "imbalance_", "candidates_")
+FITTED = ("weights_", "labels_", "cluster_centers_", "objective_", "imbalance_", "restarts_")
 HOW = {"n_clusters": 3, "n_init": 2, "max_iter": 2, "init": "k-means++", "random_state": 0}
 STEP = 110  # rows of a tile and of a block
 

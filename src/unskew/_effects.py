@@ -334,7 +334,7 @@ class EffectsCandidate(NamedTuple):
 
     def as_dict(self, chosen: bool) -> dict:
         return {
-            "init": self.init,
+            "restart": self.init,
             "objective": self.solution.objective,
             "inertia": float(self.solution.w @ self.fit.clusters.e),
             "explained": self.explained,

@@ -53,18 +53,18 @@ def summarise_clusters(model: Any) -> list[dict]:
     profile, encoder = model._profile, model.encoder_
     if encoder is not None:
         names = list(encoder.get_feature_names_out())
-        notes = encoder._column_map().notes
+        is_indicator = encoder._column_map().is_indicator
         recipes = [encoder.recipes_[s] for s in encoder.sources_]
     else:
         d = profile["inside"].shape[1]
         names = list(getattr(model, "feature_names_in_", [f"column {k}" for k in range(d)]))
-        notes, recipes = np.zeros(d, dtype=bool), None
+        is_indicator, recipes = np.zeros(d, dtype=bool), None
     size, weight = profile["size"], profile["weight"]
 
     def readable(k: int, value: float) -> float | None:
         if np.isnan(value):
             return None
-        return float(value if recipes is None or notes[k] else recipes[k].readable(value))
+        return float(value if recipes is None or is_indicator[k] else recipes[k].readable(value))
 
     out = []
     for cluster, difference in enumerate(profile["difference"]):

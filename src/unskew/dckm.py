@@ -98,7 +98,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         weights have to undo the selection only; weights then follow balance and spread alone. New
         rows need their suspects' values. Starts come from the raw rows, from rows with the suspects
         regressed out, and (both) from the weights-only solution, which may be kept as it is;
-        see ``candidates_``.
+        see ``restarts_``.
     effect_degree : int in 1..5 or "bins", default=1
         Effects of suspects that are numbers: polynomials of that degree, or one per quantile bin.
     effect_ridge : float, default=1e-3
@@ -180,7 +180,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         largest distance that is left.
     suspect_effects_ : list of dicts, or None
         With ``adjust`` "effects" or "both": what each value of a suspect does to each column.
-    candidates_ : list of dicts
+    restarts_ : list of dicts
         With ``adjust`` "effects" or "both": where each kind of start ended, what the choice among
         them saw, and which was chosen.
 
@@ -353,7 +353,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 context = self._init_callback_context(max_subtasks=n_init)
                 context.call_on_fit_task_begin(estimator=self, X=X)
             with rows.threads():
-                self.__dict__.pop("candidates_", None)  # of an earlier fit
+                self.__dict__.pop("restarts_", None)  # of an earlier fit
                 if self.adjust == "weights":
                     checkpoint, *kept = open_checkpoint(self, design, seeds)
                     fit_problem, best = self._fit_weights(design, init, context, checkpoint, *kept)
@@ -442,7 +442,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if context is not None:
             sub = context.subcontext(task_name="start", max_subtasks=3 * self.max_iter)
             sub.call_on_fit_task_begin(estimator=self)
-        chosen, self.candidates_ = _effects.fit_candidates(
+        chosen, self.restarts_ = _effects.fit_candidates(
             fit_problem.problem,
             design,
             effects,
@@ -459,8 +459,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if sub is not None:
             sub.call_on_fit_task_end(estimator=self)
         if self.verbose:
-            for unknowns in self.candidates_:
-                logger.info("start %s: %s", unknowns["start"], unknowns)
+            for each in self.restarts_:
+                logger.info("start %s: %s", each["restart"], each)
         ended = fit_problem._replace(problem=chosen.problem)
         if chosen.init != _effects.WEIGHTS_ONLY:
             # The weights did not look at the inertia: nor does predict_weights.

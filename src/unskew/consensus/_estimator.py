@@ -426,7 +426,7 @@ class ConsensusDCKM(DCKM):
             logger.info("learning effects of suspects and weights, then %d runs", self.n_runs)
         with design.rows.threads():
             inner._fit_effects(design, init, starts, None)
-        self.candidates_ = inner.candidates_
+        self.restarts_ = inner.restarts_
         w, distance, K = inner.combined_weights_, inner._distance, self._K
         size, present = self._size(design.rows.n), np.flatnonzero(design.a > 0)
         n_jobs, rows = self._workers(design)
@@ -478,7 +478,7 @@ class ConsensusDCKM(DCKM):
                 )
             inner._store_clusters(design, solution)
         given = self.get_params(deep=False)
-        for name in ("feature_names_in_", "candidates_"):  # of an earlier fit
+        for name in ("feature_names_in_", "restarts_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         for name, value in vars(inner).items():
             if name not in given and name not in FIXED:
