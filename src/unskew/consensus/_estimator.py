@@ -286,10 +286,10 @@ class ConsensusDCKM(DCKM):
         """
         # Whatever is warned of, at whatever depth, is said where fit was called.
         remember = warnings.catch_warnings(record=True)
-        with rollback_on_error(self), verbose_logging(self.verbose), remember as unknowns:
+        with rollback_on_error(self), verbose_logging(self.verbose), remember as caught:
             warnings.simplefilter("always")
             self._fit(X, sample_weight)
-        for each in unknowns:
+        for each in caught:
             if issubclass(each.category, UserWarning):
                 warnings.warn(each.message, each.category, stacklevel=FIT_STACKLEVEL - 1)
             else:
