@@ -37,8 +37,8 @@ def unskew(capsys):
     def type_in(*arguments):
         capsys.readouterr()
         code = main([str(a) for a in arguments])
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err or "--debug" in arguments
-        return code, said.out, said.err
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err or "--debug" in arguments
+        return code, printed.out, printed.err
 
     return type_in

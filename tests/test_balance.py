@@ -526,7 +526,7 @@ def test_what_a_kernel_returns_does_not_change_with_the_next_tile(rng):
     np.testing.assert_array_equal(np.concatenate([tile for _, (tile,) in parts]), X)
 
 
-def test_large_scratch_is_given_back_when_a_fit_is_over(rng, monkeypatch):
+def test_large_buffers_are_freed_after_a_fit(rng, monkeypatch):
     from unskew import _buffers
 
     monkeypatch.setattr(_buffers, "MAX_IDLE_BYTES", 4000)

@@ -188,7 +188,7 @@ def test_every_method_starts_from_the_same_partition(init, monkeypatch):
         np.testing.assert_array_equal(one.labels, drawn[0].labels)
 
 
-def test_dckm_with_weights_held_at_one_finds_what_plain_k_means_finds():
+def test_dckm_with_weights_fixed_at_one_finds_what_k_means_finds():
     X, _, _ = make_groups()
     how = {"n_init": 4, "random_state": 1, "suspects": 0}
     joint = DCKM(3, balance_strength=0, spread_strength=1e6, n_threads=1, **how).fit(X)
@@ -331,7 +331,7 @@ def test_drop_drops_the_copy_of_a_column_and_keeps_the_first():
     np.testing.assert_array_equal(model.labels_, kept.labels_)
 
 
-def test_drop_looks_only_at_columns_it_kept():
+def test_drop_uses_only_columns_it_kept():
     # b is dropped for a (r = 0.8); c goes with b (r = 0.8) but not with a (r = 0.28), so c stays.
     ones, noise = np.ones(50), np.random.default_rng(0).normal(size=(50, 2))
     a, e = np.linalg.qr(np.c_[ones, noise])[0][:, 1:].T
@@ -467,10 +467,10 @@ def test_row_of_weight_zero_is_absent_but_labelled(model):
     X, _, _ = make_groups()
     far = np.r_[X, np.full((2, 5), 1e3)]
     a = np.r_[np.ones(len(X)), 0, 0]
-    alone, beside = clone(model).fit(X), clone(model).fit(far, sample_weight=a)
-    np.testing.assert_array_equal(beside.labels_[:-2], alone.labels_)
-    np.testing.assert_allclose(beside.cluster_centers_, alone.cluster_centers_, rtol=1e-9)
-    np.testing.assert_array_equal(beside.labels_, beside.predict(far))
+    alone, other = clone(model).fit(X), clone(model).fit(far, sample_weight=a)
+    np.testing.assert_array_equal(other.labels_[:-2], alone.labels_)
+    np.testing.assert_allclose(other.cluster_centers_, alone.cluster_centers_, rtol=1e-9)
+    np.testing.assert_array_equal(other.labels_, other.predict(far))
 
 
 def test_tolerance_of_k_means_is_weighted_too():
@@ -549,11 +549,11 @@ def test_bad_input_is_refused_with_value_and_rule(model, error, words):
         model.fit(X)
 
 
-def test_fewer_distinct_rows_than_clusters_is_said_once():
+def test_fewer_distinct_rows_than_clusters_warns_once():
     X = np.repeat([[0.0, 0.0], [1.0, 1.0]], 5, axis=0)
-    with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(2\)") as said:
+    with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(2\)") as printed:
         PlainKMeans(3, n_init=4, random_state=0).fit(X)
-    assert len(said) == 1
+    assert len(printed) == 1
 
 
 @each
@@ -565,7 +565,7 @@ def test_constant_data_are_one_cluster(model):
     np.testing.assert_allclose(fitted.cluster_centers_, np.ones((1, 4)))
 
 
-def test_a_fit_cut_short_is_said():
+def test_a_fit_cut_short_warns():
     X, _, _ = make_groups()
     with pytest.warns(ConvergenceWarning, match="all of max_iter=1 iterations"):
         PlainKMeans(3, max_iter=1, random_state=0).fit(X)

@@ -150,7 +150,7 @@ def test_conclusions_are_counted_under_equal_starts():
     assert verdicts[3] == "does not hold"
 
 
-def test_gain_is_over_the_best_rival_of_the_paper():
+def test_gain_is_over_the_best_baseline_of_the_paper():
     table = paper.main_table(paper.summarise(fake_rows()), ["dslr"], "random", "labels")
     gain = table.rows[-1]
     assert gain[0] == "DCKM over the best rival, %"
@@ -195,7 +195,7 @@ def test_consensus_of_equal_partitions_is_that_partition(rng):
     assert methods.score_labels(labels, found)["nmi"] == pytest.approx(1)
 
 
-def test_simulated_selection_shows_all_rivals_side_by_side():
+def test_simulated_selection_compares_all_baselines():
     shape = {"n_clusters": 3, "n_core": 12, "n_footprint": 9}
     rows = selection.run_simulated("site footprint", 0.6, 0, shape)
     names = [row["method"] for row in rows]

@@ -205,7 +205,7 @@ def test_checks_that_fail_exit_with_one_and_still_write(home, unskew):
     assert "--min-effective-sample-size 1.5 should be in (0, 1]" in one_line(err)
 
 
-def test_the_floor_of_the_effective_size_is_held_inside_the_fit(home, unskew):
+def test_the_lower_bound_of_the_effective_size_holds_inside_the_fit(home, unskew):
     code, out, _ = unskew(
         "fit", "data.csv", *FIT, "-s", "site", "--drop", "patient", "--effective-size-bound", "0.9",
         "--json", "-q",
@@ -589,7 +589,7 @@ def test_a_terminal_sees_a_bar_and_a_summary(home):
         env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
     )  # fmt: skip
     os.close(slave)
-    said = b""
+    printed = b""
     while True:
         try:
             part = os.read(master, 65536)
@@ -597,10 +597,10 @@ def test_a_terminal_sees_a_bar_and_a_summary(home):
             break
         if not part:
             break
-        said += part
+        printed += part
     assert process.wait(timeout=60) == 0
     os.close(master)
-    text = said.decode()
+    text = printed.decode()
     assert "start" in text
     assert "objective" in text
     assert "verdict" in text

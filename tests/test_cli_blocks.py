@@ -72,7 +72,7 @@ def test_a_folder_of_parquet_gives_what_the_table_gives_in_memory(home, unskew, 
     assert out == Path("memory.csv").read_text()
 
 
-def test_fit_looks_at_blocks_and_says_what_costs_time(home, unskew, monkeypatch):
+def test_fit_reads_blocks_and_names_what_costs_time(home, unskew, monkeypatch):
     how = ["fit", "parts", "-s", "site", "--drop", "name", *HOW[:-1]]
     assert "decoded anew" not in unskew(*how)[2]  # small blocks are held
     monkeypatch.setattr(sources, "CACHED_BYTES", 0)

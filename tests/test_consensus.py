@@ -318,7 +318,7 @@ def test_warnings_are_shown_where_fit_was_called_and_name_the_class(biased, give
     assert {each.filename for each in told} == {__file__}
 
 
-def test_a_table_with_gaps_is_judged_against_the_chosen_number_of_clusters():
+def test_a_table_with_missing_values_is_compared_at_the_chosen_number_of_clusters():
     table = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 4)), columns=list("abcd"))
     table.loc[::5, "a"] = np.nan
     model = quick("auto", n_runs=2).fit(table)
@@ -359,7 +359,7 @@ def test_dckm_refuses_auto_and_names_who_does_not():
             DCKM(**given).fit(np.eye(6))
 
 
-def test_runs_that_do_not_converge_are_told(biased):
+def test_runs_that_do_not_converge_warn(biased):
     with pytest.warns(ConvergenceWarning, match="of 4 runs did not converge"):
         model = quick(max_iter=1, tol=0.0).fit(biased.X)
     assert model.status_.startswith("max_iter")
@@ -434,7 +434,7 @@ def test_both_settings_can_be_auto():
     assert model.choice_.chosen == model.n_clusters_
 
 
-def test_auto_looks_at_numbers_that_the_rows_of_positive_weight_allow():
+def test_auto_tries_numbers_that_the_rows_of_positive_weight_allow():
     X = np.random.default_rng(0).normal(size=(40, 3))
     a = np.zeros(40)
     a[:6] = 1
@@ -442,7 +442,7 @@ def test_auto_looks_at_numbers_that_the_rows_of_positive_weight_allow():
     assert [c.value for c in choose_k(X[:4].tolist(), n_runs=2).candidates] == [2, 3]
 
 
-def test_files_and_readers_can_be_chosen_on_and_judged(biased, tmp_path):
+def test_files_and_readers_work_in_model_selection_and_verdict(biased, tmp_path):
     np.save(tmp_path / "x.npy", biased.X)
     table = pd.DataFrame(biased.X, columns=[f"c{i}" for i in range(biased.X.shape[1])])
     table.to_parquet(tmp_path / "x.parquet")

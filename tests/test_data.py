@@ -103,7 +103,7 @@ def test_the_order_of_bytes_changes_no_bit(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_bits_of_suspects_beside_columns_of_numbers(dtype, tmp_path):
+def test_bits_of_suspects_with_numeric_columns(dtype, tmp_path):
     rng = np.random.default_rng(1)
     kind = rng.integers(3, size=3001)
     site = np.where(rng.random(3001) < 0.7, kind, rng.integers(3, size=3001))
@@ -201,7 +201,7 @@ def test_tiles_do_not_cross_blocks_and_blocks_are_read_once_in_a_pass():
     assert few.n == 4000
 
 
-def test_wide_tiles_of_blocks_are_large_beside_their_sums():
+def test_wide_tiles_of_blocks_are_large_compared_with_their_sums():
     assert tile_rows_of_blocks(100) == tile_rows((0, 100), sparse=False)
     assert tile_rows_of_blocks(1000) == 16_000
     assert tile_rows_of_blocks(10_000) * 10_000 <= 2**24
@@ -516,7 +516,7 @@ def test_sizes_that_a_reader_tells_are_checked(sizes, words):
         DCKM(3).fit(reader)
 
 
-def test_small_blocks_are_held_and_large_ones_read_again(monkeypatch):
+def test_small_blocks_are_cached_and_large_ones_read_again(monkeypatch):
     calls = []
 
     def load(number):

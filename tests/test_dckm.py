@@ -324,7 +324,7 @@ def test_constant_columns_are_ignored(data):
     np.testing.assert_array_equal(one.labels_, other.labels_)
 
 
-def test_nothing_to_balance_is_said_in_the_status(rng):
+def test_nothing_to_balance_is_part_of_the_status(rng):
     X = rng.normal(size=(30, 1))
     model = DCKM(2, n_init=1, random_state=0).fit(X)
     assert model.status_.startswith("converged")
@@ -416,7 +416,7 @@ def test_fit_predict_takes_sample_weight(data, rng):
     np.testing.assert_array_equal(one, two)
 
 
-def test_verbose_speaks_through_logging(data, caplog, capsys):
+def test_verbose_logs(data, caplog, capsys):
     with caplog.at_level(logging.INFO, logger="unskew"):
         DCKM(4, n_init=2, random_state=0, verbose=2).fit(data.X)
     text = caplog.text
@@ -622,7 +622,7 @@ def test_weights_on_few_rows_warn(data):
 # --- what a review found
 
 
-def test_shares_of_the_suspects_are_held(rng):
+def test_shares_of_the_suspects_are_fixed(rng):
     data = make_site_footprint(600, rate=0.9, random_state=0)
     a = rng.random(600) + 0.5
     X = np.c_[data.X, rng.normal(size=600) + data.y]  # a continuous suspect beside the sites

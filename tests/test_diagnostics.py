@@ -214,7 +214,7 @@ def test_projection_has_every_cluster_and_at_most_2000_rows():
     np.testing.assert_allclose(shares, np.bincount(fitted.labels_) / 4500, atol=0.01)
 
 
-def test_without_rivals_nothing_is_said_about_kmeans(model, footprint):
+def test_without_baselines_nothing_is_reported_about_kmeans(model, footprint):
     alone = diagnose(model, footprint.X, against=False)
     assert alone.baselines == ()
     assert alone.flow is None
@@ -286,7 +286,7 @@ def test_wide_data_are_cut_down_and_say_so(monkeypatch, footprint):
 
 # ------------------------------------------------------------------------------------- tables
 @pytest.mark.parametrize("convert", [lambda t: t, pl.from_pandas], ids=["pandas", "polars"])
-def test_mixed_tables_are_told_in_their_own_words(convert):
+def test_mixed_tables_are_reported_in_their_own_units(convert):
     table = convert(make_patients())
     fitted = DCKM(3, suspects=["site", "visit"], n_init=2, random_state=0).fit(table)
     own = diagnose(fitted, table)
@@ -340,7 +340,7 @@ def change(**values):
     return decide(dataclasses.replace(FINE, **values))
 
 
-def test_the_bias_fell_and_the_groups_held_is_help():
+def test_the_bias_fell_and_the_groups_stayed_is_help():
     assert change().word == "helped"
     assert "“site”" in change().sentence
     assert not change().dropping_would_do
@@ -401,7 +401,7 @@ PERMUTED = {"own_found": 0.95, "own_found_by_kmeans": 0.4, "baseline_found": 0.7
         ({"weighted_same": 0.99}, "helped", "hang less on"),
     ],
 )
-def test_untied_rows_decide_where_suspects_are_named(values, word, said):
+def test_permuted_suspects_decide_where_suspects_are_named(values, word, said):
     told = change(**{**PERMUTED, **values})
     assert told.word == word
     assert said in told.sentence
@@ -438,7 +438,7 @@ def test_untying_gives_other_suspects_and_moves_what_they_add():
     assert with_group[1] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_missing_values_stay_missing_when_rows_are_untied():
+def test_missing_values_stay_missing_when_suspects_are_permuted():
     table = make_patients()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -457,14 +457,14 @@ def test_missing_values_stay_missing_when_rows_are_untied():
         np.testing.assert_array_equal(rows[lost, k], tile[donors][lost, k])
 
 
-def test_that_dropping_would_do_is_said_with_help_and_with_no_effect():
+def test_that_dropping_would_do_is_reported_with_help_and_with_no_effect():
     for values in ({}, {"weighted_follows": 0.79}):
         said = change(weighted_same_dropped=0.98, **values)
         assert said.dropping_would_do
         assert "Dropping that column would do as well" in said.sentence
 
 
-def test_weights_without_clusters_are_judged_by_the_imbalance():
+def test_the_verdict_on_weights_without_clusters_is_by_imbalance():
     alone = {"n_clusters": None, "weighted_same": None, "weighted_same_dropped": None}
     assert change(**alone).word == "helped"
     assert change(typical_after=0.45, **alone).word == "no effect"
@@ -476,7 +476,7 @@ def test_without_suspects_the_danger_is_named():
     assert any("can work against them" in reason for reason in reasons)
 
 
-def test_a_rival_that_does_as_well_and_a_fit_that_did_not_end_are_named():
+def test_a_baseline_that_does_as_well_and_a_fit_that_did_not_converge_are_named():
     reasons = change(same_as_regressed=0.99, converged=False).reasons
     assert any("Regressing the suspects out" in r for r in reasons)
     assert any("did not converge" in r for r in reasons)
@@ -568,7 +568,7 @@ def test_audit_draws_rows_by_its_seed(monkeypatch):
 def test_audit_refuses_more_columns_than_it_can_compare(monkeypatch, footprint):
     from unskew.diagnostics import _audit
 
-    monkeypatch.setattr(_audit, "MAX_COLUMNS", 10)
+    monkeypatch.setattr(_audit, "MAX_AUDIT_COLUMNS", 10)
     with pytest.raises(ValueError, match="X has 40 columns"):
         audit(footprint.X)
 
@@ -610,7 +610,7 @@ def test_compare_refuses_methods_it_does_not_know(footprint):
         compare(footprint.X, 4, methods=["magic"])
 
 
-def test_rivals_agree_with_the_plain_baseline(footprint, found):
+def test_baselines_agree_with_plain_kmeans(footprint, found):
     from unskew.baselines import PlainKMeans
 
     dropped = PlainKMeans(4, suspects=footprint.suspects, n_init=2, random_state=0)

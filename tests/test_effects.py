@@ -408,7 +408,7 @@ def test_the_report_shows_what_a_site_does_to_the_columns(rng, tmp_path):
     assert any("after the correction" in reason for reason in own.verdict.reasons)
 
 
-def test_no_overlap_is_said_not_guessed(rng):
+def test_no_overlap_warns(rng):
     y = np.repeat([0, 1, 2], 100)
     X = np.c_[6 * np.eye(3)[y] + 0.3 * rng.normal(size=(300, 3)), rng.normal(size=300)]
     table = pd.DataFrame(X, columns=list("abcd")).assign(site=np.array(list("NSW"))[y])

@@ -278,7 +278,7 @@ def test_mixed_jsonl_becomes_text(tmp_path):
     }  # fmt: skip
 
 
-def test_standard_input_and_pipes_are_csv_unless_told(tmp_path, monkeypatch):
+def test_standard_input_and_pipes_are_csv_by_default(tmp_path, monkeypatch):
     class Stdin:
         buffer = io.BytesIO(gzip.compress(b"a,b\n1,x\n"))
 

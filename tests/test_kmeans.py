@@ -53,7 +53,7 @@ def test_ties_go_to_the_lowest_index_however_rows_are_cut(rng, monkeypatch):
     np.testing.assert_array_equal(_kmeans.label(TiledMatrix(X), everything(X), C).labels, whole)
 
 
-def test_rows_far_from_zero_are_told_apart():
+def test_rows_far_from_zero_are_distinguished():
     X = np.array([[1e8], [1e8 + 1], [1e8 + 10], [1e8 + 11]])
     C = np.array([[1e8 + 0.5], [1e8 + 10.5]])
     assert list(_kmeans.label(TiledMatrix(X), everything(X), C).labels) == [0, 0, 1, 1]

@@ -95,7 +95,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_the_authors_procedure_labels_beside_the_balance_with_the_same_bits(
+def test_the_authors_procedure_labels_during_the_balance_with_the_same_bits(
     shape, rng, monkeypatch
 ):
     n, d, kind = shape

@@ -188,7 +188,7 @@ def test_effects_of_suspects_are_drawn_with_their_sign(small):
         plots.suspect_effects(small)
 
 
-def test_colours_are_told_apart_without_red_and_green():
+def test_colours_are_distinguishable_without_red_and_green():
     """Distances as a deuteranope sees them (Machado et al. 2009), all pairs of the palette."""
     eyes = np.array([[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]])
     seen = np.array([eyes @ np.array(to_rgb(c)) for c in plots.PALETTE])

@@ -41,12 +41,12 @@ def few(monkeypatch):
     monkeypatch.setattr(sampling, "MAX_ROWS", 700)
 
 
-def test_few_rows_are_all_looked_at(data, model):
+def test_few_rows_are_all_used(data, model):
     assert sampling.sample_rows(data.X, None, 0).chosen is None
     assert not any("drawn at random" in note for note in diagnose(model, data.X).notes)
 
 
-def test_fewer_rows_of_wide_ones_are_looked_at():
+def test_fewer_rows_of_wide_data_are_sampled():
     wide = np.broadcast_to(np.uint8(0), (200_000, 2_000))
     assert sampling.max_rows(wide[:, :300]) == 100_000
     assert sampling.max_rows(wide) == 2**25 // 2_000
@@ -90,7 +90,7 @@ def test_what_counts_all_rows_counts_all(data, model, few):
     assert sum(map(sum, found.flow.counts)) == 700
 
 
-def test_some_rows_say_nearly_what_all_rows_say(data, model, monkeypatch):
+def test_a_sample_of_rows_reports_nearly_what_all_rows_do(data, model, monkeypatch):
     whole = diagnose(model, data.X)
     monkeypatch.setattr(sampling, "MAX_ROWS", 700)
     part = diagnose(model, data.X)
@@ -122,7 +122,7 @@ def test_the_model_is_left_as_it_was(data, model, few):
     np.testing.assert_array_equal(model.weights_, weights)
 
 
-def test_rows_outside_memory_are_looked_at_as_those_in_it(data, model, few, tmp_path):
+def test_rows_outside_memory_are_sampled_as_those_in_it(data, model, few, tmp_path):
     np.save(tmp_path / "x.npy", data.X)
     expected = diagnose(model, data.X)
     given = {
@@ -206,7 +206,7 @@ def test_design_weights_of_all_rows_are_asked_for(data, few):
         verdict(model, data.X[:900])
 
 
-def test_the_report_says_how_many_rows_were_looked_at(data, model, few):
+def test_the_report_names_the_number_of_sampled_rows(data, model, few):
     page = to_html(diagnose(model, data.X))
     assert "Looked at 700 of 1,500 rows" in page
 

@@ -10,7 +10,7 @@ from unskew._preprocessing import make_design
 from unskew.simulate import make_site_footprint
 
 
-def make_problem(X, a, *, form="primal", suspects=None, mass_rate=0.0, floor=None):
+def make_problem(X, a, *, form="primal", suspects=None, mass_rate=0.0, bound=None):
     design = make_design(
         TiledMatrix(X, n_threads=1),
         a,
@@ -25,13 +25,13 @@ def make_problem(X, a, *, form="primal", suspects=None, mass_rate=0.0, floor=Non
         distance=design.distance,
         a=a,
         inverse_a=np.divide(1.0, a, out=np.zeros_like(a), where=a > 0),
-        N=a.sum(),
-        total=a.sum(),
+        design_sum=a.sum(),
+        weight_sum=a.sum(),
         inertia_rate=0.3,
         balance_rate=0.5,
         spread_rate=0.2,
         mass_rate=mass_rate,
-        floor=floor,
+        min_ess=bound,
     )
 
 
@@ -49,11 +49,11 @@ def test_gradient_of_the_sum_equals_central_differences(form, mass_rate, rng):
     np.testing.assert_allclose(gradient, numeric, atol=1e-7 * np.abs(gradient).max())
 
 
-@pytest.mark.parametrize("floor", [None, 0.5, 0.95])
-def test_objective_never_rises_inside_a_weight_step(floor, rng):
+@pytest.mark.parametrize("bound", [None, 0.5, 0.95])
+def test_objective_never_rises_inside_a_weight_step(bound, rng):
     data = make_site_footprint(300, rate=0.8, random_state=0)
     a = rng.integers(0, 3, 300).astype(float)
-    problem = make_problem(data.X, a, suspects=data.suspects, floor=floor)
+    problem = make_problem(data.X, a, suspects=data.suspects, bound=bound)
     e, w = rng.random(300), a.copy()
     values = [problem.value(w, e)]
 
@@ -63,7 +63,7 @@ def test_objective_never_rises_inside_a_weight_step(floor, rng):
         assert w.sum() == pytest.approx(a.sum(), rel=1e-12)
         assert (w[a == 0] == 0).all()
         share = w.sum() ** 2 / (a.sum() * (w**2 * problem.inverse_a).sum())
-        assert floor is None or share >= floor * (1 - 1e-12)
+        assert bound is None or share >= bound * (1 - 1e-12)
         return False
 
     step = _solver.minimize_weights(problem, w, e, n_steps=60, tol=0.0, each=each)
@@ -130,21 +130,21 @@ def test_objective_is_the_formula_of_the_docstring(rng):
     assert model.effective_sample_size_ == pytest.approx(share, rel=1e-12)
 
 
-@pytest.mark.parametrize("floor", [0.4, 0.7, 1.0])
+@pytest.mark.parametrize("bound", [0.4, 0.7, 1.0])
 @pytest.mark.parametrize("estimator", [DCKM, DecorrelationWeights])
-def test_floor_of_the_effective_size_holds_and_costs(floor, estimator):
+def test_lower_bound_of_the_effective_size_holds_and_costs(bound, estimator):
     data = make_site_footprint(500, rate=0.8, random_state=0)
     settings = {"suspects": data.suspects, "random_state": 0, "spread_strength": 0.03}
     if estimator is DCKM:
         settings |= {"n_clusters": 4, "n_init": 1}
     free = estimator(**settings).fit(data.X)
-    held = estimator(**settings, min_effective_sample_size=floor).fit(data.X)
+    bounded = estimator(**settings, min_effective_sample_size=bound).fit(data.X)
     assert free.effective_sample_size_ < 0.4
-    assert held.effective_sample_size_ >= floor
-    assert held.effective_sample_size_ == pytest.approx(floor, rel=1e-3)
-    assert held.imbalance_ > free.imbalance_
-    if floor < 1:  # the floor is used, not shied away from
-        assert held.imbalance_ < held.initial_imbalance_
+    assert bounded.effective_sample_size_ >= bound
+    assert bounded.effective_sample_size_ == pytest.approx(bound, rel=1e-3)
+    assert bounded.imbalance_ > free.imbalance_
+    if bound < 1:  # the floor is used, not shied away from
+        assert bounded.imbalance_ < bounded.initial_imbalance_
 
 
 def test_floor_of_one_is_plain_k_means():
@@ -153,14 +153,16 @@ def test_floor_of_one_is_plain_k_means():
     np.testing.assert_allclose(model.weights_, 1.0, rtol=1e-5)
 
 
-def test_a_held_floor_is_a_better_point_than_clipping_back_afterwards():
+def test_a_bound_inside_the_fit_is_a_better_point_than_clipping_afterwards():
     data = make_site_footprint(500, rate=0.8, random_state=0)
-    held = DecorrelationWeights(suspects=data.suspects, min_effective_sample_size=0.6).fit(data.X)
+    bounded = DecorrelationWeights(suspects=data.suspects, min_effective_sample_size=0.6).fit(
+        data.X
+    )
     free = DecorrelationWeights(suspects=data.suspects).fit(data.X).weights_
     r = np.sqrt((1 / 0.6 - 1) / free.var())
     clipped = 1 + r * (free - 1)
     problem = make_problem(data.X, np.ones(500), suspects=data.suspects)
-    assert held.imbalance_ < problem.balance.value(clipped)
+    assert bounded.imbalance_ < problem.balance.value(clipped)
 
 
 def test_paper_objective_with_descent_keeps_the_sum_of_weights_at_one():
@@ -212,32 +214,32 @@ def test_best_start_by_objective_is_kept():
     assert best.objective_ == min(singles)
 
 
-def test_rows_put_to_sleep_are_woken_where_that_lowers_the_objective(rng, monkeypatch):
+def test_zero_weights_are_reactivated_where_that_lowers_the_objective(rng, monkeypatch):
     # y = 0 is a stationary point whatever the gradient in w says: rows at 0 would stay there.
     data = make_site_footprint(300, rate=0.8, random_state=0)
     problem, e = make_problem(data.X, np.ones(300)), rng.random(300)
     start = np.where(np.arange(300) < 200, 1.5, 0.0)
 
-    def alternate():
+    def minimize():
         return _solver.minimize_weights(problem, start, e, n_steps=300, tol=1e-6)
 
-    woken = alternate()
-    assert (woken.w[200:] > 0.1).sum() > 50
-    monkeypatch.setattr(_solver, "_reactivate_zeros", lambda *given: None)
-    asleep = alternate()
-    assert (asleep.w[200:] == 0).all()
-    assert woken.objective < 0.9 * asleep.objective
+    reactivated = minimize()
+    assert (reactivated.w[200:] > 0.1).sum() > 50
+    monkeypatch.setattr(_solver.weights, "_reactivate_zeros", lambda *given: None)
+    zeroed = minimize()
+    assert (zeroed.w[200:] == 0).all()
+    assert reactivated.objective < 0.9 * zeroed.objective
 
 
-def test_waking_lowers_what_a_whole_fit_reaches(monkeypatch):
+def test_reactivation_lowers_what_a_whole_fit_reaches(monkeypatch):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(400, 5))
     X[:200] += 3
     strong = {"balance_strength": 1.0, "spread_strength": 0.1}
     model = DCKM(3, n_init=2, random_state=0, **strong)
-    woken = model.fit(X).objective_
-    monkeypatch.setattr(_solver, "_reactivate_zeros", lambda *given: None)
-    assert woken < 0.998 * model.fit(X).objective_
+    reactivated = model.fit(X).objective_
+    monkeypatch.setattr(_solver.weights, "_reactivate_zeros", lambda *given: None)
+    assert reactivated < 0.998 * model.fit(X).objective_
 
 
 @pytest.mark.parametrize("step", [1.0, 1e3, 1e-9])

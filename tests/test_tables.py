@@ -352,7 +352,7 @@ def test_a_row_with_gaps_is_not_closer_to_everything(rng):
     assert e[:2000].mean() == pytest.approx(e[2000:].mean(), rel=0.05)
 
 
-def test_rows_without_any_value_are_labelled_and_said(rng):
+def test_rows_without_any_value_are_labelled_with_a_warning(rng):
     table = pd.DataFrame(rng.normal(size=(30, 2)), columns=["x", "y"])
     table.iloc[4] = np.nan
     with pytest.warns(UserWarning, match=r"1 rows have no value .* \(row 4 is the first\)"):
@@ -494,7 +494,7 @@ def test_weights_for_gives_back_the_weights_of_the_fit(table):
         assert model._weights_r2 > 0.99
 
 
-def test_weights_for_untie_rows_that_were_not_in_the_fit():
+def test_predict_weights_balances_rows_that_were_not_in_the_fit():
     data = make_site_footprint(4000, rate=0.8, random_state=0)
     old, new = np.arange(2000), np.arange(2000, 4000)
     model = DCKM(4, suspects=data.suspects, n_init=2, random_state=0).fit(data.X[old])
@@ -764,7 +764,7 @@ def test_objects_with_the_missing_value_of_pandas():
 @pytest.mark.parametrize(
     "words", ["2020-{:02d}-{:02d}", "{1:02d}/{0:02d}/2020", "2020.{}.{} 10:00"]
 )
-def test_text_that_looks_like_dates_is_told(words):
+def test_text_that_looks_like_dates_is_refused_with_advice(words):
     days = [words.format(m, d) for m in range(1, 13) for d in range(1, 25)]
     table = pd.DataFrame({"admitted": days, "x": np.arange(288.0)})
     with pytest.raises(ValueError, match="They look like dates: turn the text into dates first"):

@@ -227,12 +227,12 @@ def audit(
 
     Names columns that look like traces of how the data were collected.
     """
-    from ..diagnostics import audit as look
+    from ..diagnostics import audit as run_audit
 
     with run.outputs([data], report=report.report):
         study = make_study(run.read(data, reading), choice, bias, IdOptions())
         with run.about(study.table.name), run.terminal.working("looking at pairs of columns"):
-            found = look(
+            found = run_audit(
                 study.X,
                 suspects=study.suspects,
                 sample_weight=study.sample_weight,
@@ -262,7 +262,7 @@ def compare(
 
     k-means, suspects dropped, suspects regressed out, two-step methods, DCKM.
     """
-    from ..diagnostics import compare as side_by_side
+    from ..diagnostics import compare as run_compare
 
     with run.outputs([data], report=report.report):
         study = make_study(run.read(data, reading), choice, bias, IdOptions())
@@ -270,7 +270,7 @@ def compare(
         for name in ("suspects", "verbose"):
             parameters.pop(name)
         with run.about(study.table.name), run.terminal.working("fitting each method"):
-            found = side_by_side(
+            found = run_compare(
                 study.X,
                 clusters.clusters,
                 suspects=study.suspects,
