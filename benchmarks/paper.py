@@ -426,7 +426,7 @@ def paper_correlation(
     require_data(tasks)
     rows = run(tasks, cache, **how)
     _raise_failures(rows)
-    figure = Figure(figsize=(11, 6.5), column_map="constrained")
+    figure = Figure(figsize=(11, 6.5), layout="constrained")
     axes = figure.subplots(2, 2, width_ratios=[4, 3])
     table = []
     for line, part in zip(axes, ("full", "off-diagonal")):
@@ -488,7 +488,7 @@ def paper_sensitivity(
     rows = run(tasks, cache, **how)
     _raise_failures(rows)
     rows = rows.filter(rows["seed"] >= 0)
-    figure = Figure(figsize=(2.8 * len(names), 8.4), column_map="constrained")
+    figure = Figure(figsize=(2.8 * len(names), 8.4), layout="constrained")
     axes = figure.subplots(len(masses), len(names), squeeze=False)
     table = []
     for column, name in enumerate(names):

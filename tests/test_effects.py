@@ -59,13 +59,13 @@ def test_centres_and_effects_are_numpys_least_squares(rng):
     design, distance = make_distance(X, [5, 6, 7])
     C, effects, _ = solve_jointly(design.rows, distance, w, y, np.zeros((3, 5)), 0.0)
     # The same from a dummy regression: indicators of clusters and of sites.
-    design = np.c_[np.eye(3)[y], X[:, 5:]]
+    dummies = np.c_[np.eye(3)[y], X[:, 5:]]
     root = np.sqrt(w)[:, None]
-    found = np.linalg.lstsq(root * design, root * X[:, :5], rcond=None)[0]
+    found = np.linalg.lstsq(root * dummies, root * X[:, :5], rcond=None)[0]
     shown = C[y] + effects.z(design.rows.tile(0)) @ effects.B[:, :5]
     if design.rows.shift is not None:
         shown = shown + design.rows.shift[:5]
-    np.testing.assert_allclose(shown, design @ found, atol=1e-9)
+    np.testing.assert_allclose(shown, dummies @ found, atol=1e-9)
     assert (effects.B[:, 5:] == 0).all()
 
 
@@ -487,8 +487,8 @@ def test_candidates_are_scored_under_the_weights_that_balance_the_suspects(rng):
     # The clusters of the second are the site: its tie at the design weights is 1, s = 1, r = v.
     z, x = np.eye(3)[site], X[:, :5]
     for labels, one in zip((y, site), found):
-        design, root = np.c_[np.eye(3)[labels], z], np.sqrt(v / v.sum())[:, None]
-        left = root * (x - design @ np.linalg.lstsq(root * design, root * x, rcond=None)[0])
+        dummies, root = np.c_[np.eye(3)[labels], z], np.sqrt(v / v.sum())[:, None]
+        left = root * (x - dummies @ np.linalg.lstsq(root * dummies, root * x, rcond=None)[0])
         assert one.score == pytest.approx((left**2).sum(), rel=1e-8)
     # Without a tie the design weights decide, whatever v is.
     found = score([end(WEIGHTS_ONLY, np.arange(120) % 1, 0.0)], source, 0.0)

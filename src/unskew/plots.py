@@ -105,7 +105,7 @@ def shorten(name: str, most: int = 26) -> str:
 def _axes(ax: Axes | None, height: float, width: float = WIDTH) -> Axes:
     if ax is not None:
         return ax
-    return Figure(figsize=(width, height), column_map="constrained").add_subplot()
+    return Figure(figsize=(width, height), layout="constrained").add_subplot()
 
 
 def _styled(function: Any) -> Any:
@@ -221,7 +221,7 @@ def correlation_map(found: Any, ax: Axes | None = None, *, which: str = "after")
 def correlation_maps(found: Any, axes: Sequence[Axes] | None = None) -> tuple[Axes, Axes]:
     """`correlation_map` before and after, side by side."""
     if axes is None:
-        figure = Figure(figsize=(2 * WIDTH, WIDTH * 0.92), column_map="constrained")
+        figure = Figure(figsize=(2 * WIDTH, WIDTH * 0.92), layout="constrained")
         axes = list(figure.subplots(1, 2))
     if len(axes) != 2:
         raise ValueError(f"axes has {len(axes)} entries but should have 2")
@@ -331,7 +331,7 @@ def cluster_profiles(
         raise ValueError("these diagnostics have no clusters to draw")
     if axes is None:
         height = (0.75 + 0.25 * most) * len(profiles)
-        figure = Figure(figsize=(WIDTH, height), column_map="constrained")
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
         axes = list(figure.subplots(len(profiles), 1, squeeze=False)[:, 0])
     if len(axes) != len(profiles):
         raise ValueError(f"axes has {len(axes)} entries but there are {len(profiles)} clusters")
@@ -582,7 +582,7 @@ def method_scores(found: Any, axes: Sequence[Axes] | None = None) -> tuple[Axes,
     if any(r.agreement is not None for r in rows):
         panels.append(("agreement with k-means", [r.agreement for r in rows]))
     if axes is None:
-        figure = Figure(figsize=(2 * WIDTH, 0.8 + 0.3 * len(rows)), column_map="constrained")
+        figure = Figure(figsize=(2 * WIDTH, 0.8 + 0.3 * len(rows)), layout="constrained")
         axes = list(figure.subplots(1, len(panels), squeeze=False)[0])
     if len(axes) != len(panels):
         raise ValueError(f"axes has {len(axes)} entries but there are {len(panels)} panels")

@@ -295,6 +295,6 @@ def _as_fitted(model: Any, X: Any) -> tuple[Any, Any]:
     """Rows of the fit and the distance between them."""
     outside = open_source(X)
     if isinstance(outside, TableBlocks):
-        rows = model._count_rows(outside.matrix(model.encoder_))
+        rows = model._as_tiled(outside.matrix(model.encoder_))
         return rows.with_shift(model._shift), model._distance
     return model._new_rows(X if outside is None else outside, [])[:2]

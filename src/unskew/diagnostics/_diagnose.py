@@ -323,7 +323,7 @@ def _evidence(inspection: Inspection, imbalance, own, variance, described, basel
         inspection.w,
         inspection.fit_vectors,
     )
-    by_name = {baseline.name: baseline for baseline in described}
+    by_name = {each.name: each for each in described}
     baseline, dropped = by_name.get(_same_distance(view)), by_name.get(DROPPED)
 
     def strongest(found: Any) -> float | None:

@@ -270,10 +270,10 @@ def _same_groups(e: Evidence, what: str) -> str:
 
 
 def _reasons(e: Evidence) -> list[str]:
-    reasons: list[str] = []
+    first: list[str] = []
     if e.own_found is not None:
         one = len(e.suspects) == 1
-        reasons.append(
+        first.append(
             f"Test on made-up rows: each gets {_names(e.suspects)} of a row drawn at random, and "
             f"what {'it adds' if one else 'they add'} to the other columns with it, as in a sample "
             "without bias. There the model finds its own groups again at "
@@ -281,13 +281,13 @@ def _reasons(e: Evidence) -> list[str]:
             f"chance); k-means finds the model's at {e.own_found_by_kmeans:.2f} and its own at "
             f"{e.baseline_found_by_kmeans:.2f}."
         )
-        reasons.append(
+        first.append(
             f"Of the variance that {_names(e.suspects)} {'leaves' if one else 'leave'} "
             f"unexplained, these groups explain {e.beyond:.1%}, those of k-means "
             f"{e.kmeans_beyond:.1%}."
         )
     reasons = [
-        *reasons,
+        *first,
         f"A typical difference {_between(e)} is {e.typical_after:.2f} standard deviations after "
         f"{'the correction' if e.corrected else 'weighting'}, {e.typical_before:.2f} before; "
         f"chance alone gives {e.by_chance:.2f}.",
@@ -334,13 +334,13 @@ def _reasons(e: Evidence) -> list[str]:
             f"{part if voting < runs else ''}."
         )
     if e.gained or e.lost:
-        reasons = [
+        influence = [
             f"{word} {', '.join(f'{name} ({change:+.2f})' for name, change in which)}"
             for word, which in (("gained", e.gained), ("lost", e.lost))
             if which
         ]
         reasons.append(
-            f"Influence on the groups (share of the variance between them): {'; '.join(reasons)}."
+            f"Influence on the groups (share of the variance between them): {'; '.join(influence)}."
         )
     if e.same_as_regressed is not None and e.same_as_regressed > SAME_GROUPS:
         reasons.append("Regressing the suspects out, then k-means, finds the same groups.")
