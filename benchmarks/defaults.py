@@ -368,7 +368,7 @@ def verdict_tables(rows: Any) -> list[ResultTable]:
     says = named["says_drop"].to_numpy().astype(bool)
     third = ResultTable(
         "Dropping the column would do as well",
-        ["it would (within 0.02)", "found", "not said"],
+        ["it would (within 0.02)", "said", "not said"],
         [["yes", int((says & as_good).sum()), int((~says & as_good).sum())],
          ["no", int((says & ~as_good).sum()), int((~says & ~as_good).sum())]],
     )  # fmt: skip

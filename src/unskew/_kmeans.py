@@ -1,4 +1,4 @@
-"""Weighted k-means kernels: start, assign, update. Letters as in ``_terms``.
+"""Weighted k-means kernels: start, assign, update. Letters as in ``_balance``.
 
 Every function takes the columns that make up the distance, so that suspects can be balanced
 without being part of it.

@@ -1,4 +1,4 @@
-"""State in, state out: the two ways to lower the objective. Letters as in ``_terms``.
+"""State in, state out: the two ways to lower the objective. Letters as in ``_balance``.
 
     J = inertia_rate * inertia(w) + balance_rate * balance(w) + spread_rate * spread(w)
         + margin_rate * margins(w) + mass_rate * mass(w) + constant

@@ -1,11 +1,4 @@
-"""State in, state out: the two ways to lower the objective. Letters as in ``_terms``.
-
-    J = inertia_rate * inertia(w) + balance_rate * balance(w) + spread_rate * spread(w)
-        + margin_rate * margins(w) + mass_rate * mass(w) + constant
-
-``alternate`` holds sum(w) fixed and lowers J by its true gradient; ``solve_paper`` is the authors'
-published procedure, step by step, with a mass term instead of a fixed sum.
-"""
+"""The objective, its gradient, and what is fixed during a fit. Letters as in ``_balance``."""
 
 from __future__ import annotations
 
