@@ -250,7 +250,7 @@ def test_step_of_the_paper_is_that_of_plain_halving(step, rng):
     v, e = rng.random(40), rng.random(40)
     J, gradient = problem.value_and_gradient(v * v, e)
     g = 2.0 * v * gradient
-    found, z, terms = _solver._paper_step(problem, v, g, e, J, step)
+    found, z, terms = _solver.paper._paper_step(problem, v, g, e, J, step)
 
     def fails(size):
         move = -size * g

@@ -20,7 +20,7 @@ from .checkpoint import (
     unpack_best,
     unpack_solution,
 )
-from .paper import _paper_step, solve_paper
+from .paper import solve_paper
 from .problem import History, Problem, Solution, Watcher, watch_nothing
 from .restarts import best_of_restarts
 from .weights import WEIGHT_STEPS, minimize_weights, solve_weights
@@ -35,7 +35,6 @@ __all__ = [
     "Snapshot",
     "Solution",
     "Watcher",
-    "_paper_step",
     "alternate",
     "best_of_restarts",
     "minimize_weights",

@@ -48,7 +48,7 @@ def minimize_weights(
 
     L-BFGS on y with w = total y^2 / ||y||^2: the bounds are gone, the sum holds by itself. y
     carries a factor sqrt(a), so inner products, and with them every step, are those of repeated
-    rows. A trial is brought back by tilting, w exp(T lambda) with the shares of ``fixed_shares`` right,
+    rows. A trial is brought back by tilting, w exp(T lambda) with ``fixed_shares`` right,
     and from below the floor along w -> (1 - r) w_even + r w, the nearest point of the floor's
     ball; direction and memory are kept tangent to what holds.
     Stops when a step lowers J by less than tol |J|, or when no step lowers it; but rows that y = 0
