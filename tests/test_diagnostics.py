@@ -452,8 +452,8 @@ def test_missing_values_stay_missing_when_suspects_are_permuted():
     assert notes.any()
     outside = np.setdiff1d(np.flatnonzero(notes), view.suspects)
     np.testing.assert_array_equal(rows[:, outside], tile[donors][:, outside])
-    for k in np.flatnonzero(view.design.column_map.absent >= 0):
-        lost = tile[donors, view.design.column_map.absent[k]] != 0
+    for k in np.flatnonzero(view.design.column_map.missing_indicator >= 0):
+        lost = tile[donors, view.design.column_map.missing_indicator[k]] != 0
         np.testing.assert_array_equal(rows[lost, k], tile[donors][lost, k])
 
 
