@@ -261,30 +261,6 @@ def test_read_only_memory_maps_are_fine(data, tmp_path):
     np.testing.assert_array_equal(clone(model).fit(X).weights_, clone(model).fit(data.X).weights_)
 
 
-def test_very_wide_data_take_probes_and_stay_sparse(monkeypatch, rng):
-    monkeypatch.setattr("unskew._balance.loss.LARGEST_MATRIX", 1000)
-    X = sp.random_array((1200, 60), density=0.2, rng=rng, format="csr")
-    X.data[:] = 1.0
-    exact_loss = DecorrelationWeights(max_iter=5, tol=1.0).fit(X.toarray() * 1.0).initial_imbalance_
-    monkeypatch.setattr(
-        "unskew._data.tiled.TiledMatrix.columns", None
-    )  # no whole columns for 0/1 data
-    model = DecorrelationWeights(max_iter=30, tol=1e-3, random_state=0).fit(X)
-    assert model.imbalance_ < model.initial_imbalance_
-    assert model.initial_imbalance_ == pytest.approx(exact_loss, rel=0.3)
-
-
-def test_weights_that_fitted_the_probes_only_are_called_so(monkeypatch, rng):
-    # Independent columns, more pairs than probes can see: nothing to balance, much to fit.
-    monkeypatch.setattr("unskew._balance.loss.LARGEST_MATRIX", 1000)
-    monkeypatch.setattr("unskew._balance.sketch.probe_count", lambda error: 20)
-    X = (rng.random((400, 300)) < 0.3).astype(float)
-    model = DecorrelationWeights(max_iter=20, tol=1e-2, random_state=0)
-    with pytest.warns(UserWarning, match="the weights fitted these rather than the data"):
-        model.fit(X)
-    assert model.imbalance_ >= model.initial_imbalance_
-
-
 # --- degenerate data
 
 

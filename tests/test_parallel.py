@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from unskew import DCKM, _kmeans
-from unskew._data.tiled import SERIAL_ENTRIES, TiledMatrix
+from unskew import DCKM
 from unskew._parallel import Threads, one_blas_thread
 
 
@@ -33,90 +32,15 @@ def test_what_a_piece_raises_is_raised(n):
         list(threads.run(lambda i: 1 // (i - 2), range(5)))
 
 
-def test_what_is_put_off_is_done_by_another_thread_once_this_one_is_busy():
-    calls = []
-    with Threads(2) as threads:
-        put_off = threads.later(lambda: calls.append(here()) or 7)
-        assert calls == []
-        threads.begin_later()
-        threads.begin_later()  # nothing is left to begin
-        while not calls:
-            time.sleep(0.001)
-        assert put_off.result() == 7
-    assert len(calls) == 1
-    assert calls[0].startswith("unskew")
-
-
-@pytest.mark.parametrize("n", [1, 2])
-def test_what_nobody_began_is_done_when_it_is_asked_for(n):
-    with Threads(n) as threads:
-        put_off = threads.later(here)
-        if n == 1:
-            threads.begin_later()
-        assert put_off.result() == here()
-
-
-def test_what_another_thread_has_no_time_for_is_done_here():
-    with Threads(2) as threads:
-        busy, go_on = threading.Event(), threading.Event()
-        other = threads.submit(lambda: busy.set() or go_on.wait(10))
-        busy.wait(10)
-        put_off = threads.later(here)
-        threads.begin_later()
-        assert put_off.result() == here()
-        go_on.set()
-        assert other.result() is True
-
-
-def test_an_error_of_what_was_put_off_waits_until_it_is_asked_for():
-    with Threads(2) as threads:
-        put_off = threads.later(lambda: 1 // 0)
-        threads.begin_later()
-        with pytest.raises(ZeroDivisionError):
-            put_off.result()
-
-
-def test_many_rows_are_not_put_off(rng):
-    few, many = rng.random((600, 600)), np.zeros((SERIAL_ENTRIES // 100 + 1, 100), dtype=np.uint8)
-    for X, expected in ((few, []), (many, [1])):
-        rows, calls = TiledMatrix(X, n_threads=2), []
-        with rows.threads():
-            put_off = rows.later(lambda calls=calls: calls.append(1) or 5)
-            assert calls == expected
-            assert put_off.result() == 5
-        assert calls == [1]
-
-
-SHAPES = {
-    "dual of two-valued columns": (160, 700, "binary"),
-    "dual of bins": (160, 400, "numbers"),
-    "strips": (700, 650, "binary"),
-}
-
-
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_the_authors_procedure_labels_during_the_balance_with_the_same_bits(
-    shape, rng, monkeypatch
-):
-    n, d, kind = shape
-    X = rng.normal(size=(n, d)).astype(np.float32)
-    if kind == "binary":
-        X = np.where(X + 0.5 * rng.normal(size=d) > 0, 1, -1).astype(np.float32)
-    names, label = [], _kmeans.label
-    monkeypatch.setattr(_kmeans, "label", lambda *given: names.append(here()) or label(*given))
-
-    def fit(n_threads: int) -> DCKM:
-        names.clear()
-        how = {"objective": "paper", "solver": "paper", "balance_strength": 0.01, "tol": 0.0}
-        return DCKM(4, **how, n_init=1, max_iter=8, random_state=0, n_threads=n_threads).fit(X)
-
-    one = fit(1)
-    assert len(names) == 8
-    assert set(names) == {here()}
-    for n_threads in (2, 4):
-        other = fit(n_threads)
-        assert len(names) == 8
-        assert any(name.startswith("unskew") for name in names)
+@pytest.mark.parametrize(("n", "d"), [(60, 200), (200, 60)], ids=["gram", "primal"])
+def test_the_authors_procedure_has_the_same_bits_for_any_number_of_threads(n, d, rng):
+    X = np.where(rng.normal(size=(n, d)) > 0, 1, -1).astype(np.float32)
+    how = {"objective": "paper", "solver": "paper", "balance_strength": 0.01, "tol": 0.0}
+    one, *others = (
+        DCKM(4, **how, n_init=1, max_iter=8, random_state=0, n_threads=n_threads).fit(X)
+        for n_threads in (1, 2, 4)
+    )
+    for other in others:
         for name in ("weights_", "cluster_centers_", "labels_", "inertia_"):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 

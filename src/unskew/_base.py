@@ -17,7 +17,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _balance, _kmeans, _solver, _terms
-from ._buffers import LARGE_N
 from ._compat import FIT_STACKLEVEL, CallbackSupportMixin
 from ._data.columns import as_frame
 from ._data.sources import SUPPORTED_DTYPES
@@ -36,7 +35,6 @@ from ._preprocessing import (
     make_margins,
     read_margins,
 )
-from ._solver import Problem
 from ._validation import (
     abbreviate,
     check_number,
@@ -94,7 +92,7 @@ def weight_model_of(fit_problem: FitProblem, w: np.ndarray, e: np.ndarray) -> We
         fit_problem.fixed,
         *(t for each in fit_problem.known for t in (each.treatments, each.unknown)),
     ]
-    return fit_weight_model(*subsample_problem(fit_problem.problem, w, e), concat_treatments(own))
+    return fit_weight_model(fit_problem.problem, w, e, concat_treatments(own))
 
 
 def set_features_in(model: Any, source: Any, names: Any) -> None:
@@ -303,7 +301,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         balance, spread = (u if g is None else g for u, g in zip(usual, given))
         return float(balance), float(spread)
 
-    def _make_problem(self, design: Design, distance: Distance | None, seed: int) -> FitProblem:
+    def _make_problem(self, design: Design, distance: Distance | None) -> FitProblem:
         rows, a = design.rows, design.a
         balance_strength, spread_strength = self._strengths()
         N = float(a.sum())
@@ -312,16 +310,8 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         else:
             inverse_a = np.divide(1.0, a, out=np.zeros_like(a), where=a > 0)
         pieces = [p for p in design.pair_blocks if p.n_pairs > 0]
-        form = "auto"
-        if not rows.in_memory and rows.n**2 <= _balance.LARGEST_MATRIX:
-            # The form for n < d reads whole columns again and again.
-            largest = max((p.features.size * len(p.treatments) for p in pieces), default=0)
-            form = "primal" if largest <= _balance.LARGEST_MATRIX else "sketch"
-        balance = _balance.Balance(rows, pieces, form=form, seed=seed) if pieces else None
-        B0 = 0.0
-        if balance is not None:  # the authors' procedure begins at exactly these weights
-            by_paper = self.solver == "paper" and balance_strength > 0
-            B0 = balance.begin(a) if by_paper else balance.value(a)
+        balance = _balance.Balance(rows, pieces) if pieces else None
+        B0 = 0.0 if balance is None else balance.value(a)
         left_out = []
         known = read_margins(
             self.margins or {},
@@ -406,7 +396,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         self.combined_weights_ = w.copy() if self.weights_ is w else w
         self.objective_ = solution.objective
         self.initial_imbalance_ = fit_problem.B0
-        self.imbalance_ = problem.balance.report(w) if problem.balance is not None else 0.0
+        self.imbalance_ = problem.balance.value(w) if problem.balance is not None else 0.0
         self.effective_sample_size_ = _terms.effective_share(
             w, problem.inverse_a, problem.design_sum
         )
@@ -425,16 +415,6 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             warnings.warn(
                 f"effective_sample_size_ is {self.effective_sample_size_:.2g}: the weights rest on "
                 "few rows. Raise spread_strength or set min_effective_sample_size.",
-                UserWarning,
-                stacklevel=FIT_STACKLEVEL,
-            )
-        form = "" if problem.balance is None else problem.balance.form
-        if "sketch" in form and problem.balance_rate and self.imbalance_ >= self.initial_imbalance_:
-            warnings.warn(
-                f"imbalance_, estimated afresh, is {self.imbalance_:.4g} and was "
-                f"{self.initial_imbalance_:.4g}: with so many pairs of columns the balance is "
-                "estimated by random probes, and the weights fitted these rather than the data. "
-                "Name suspects (then it is exact) or raise spread_strength.",
                 UserWarning,
                 stacklevel=FIT_STACKLEVEL,
             )
@@ -632,54 +612,6 @@ logger = logging.getLogger("unskew")
 
 # --------------------------------------------------------------------------------------------
 # Around a fit
-
-
-# Of more rows than the solver calls many, weights of new rows are learned from about so many.
-WEIGHT_MODEL_ROWS = 2**20
-
-
-class _KnownTerm(NamedTuple):
-    """Stands for a term whose sums over all rows are known."""
-
-    form: str
-    coefs: tuple
-
-    def value_and_coefs(self, w: np.ndarray) -> tuple[float, tuple]:
-        return 0.0, self.coefs
-
-
-class _KnownBalance(NamedTuple):
-    pair_blocks: list
-    terms: list[_KnownTerm]
-
-    def explicit(self) -> list[_KnownTerm]:
-        return self.terms
-
-
-def subsample_problem(problem: Problem, w: np.ndarray, e: np.ndarray) -> tuple:
-    """The problem, w and e on a part of the rows where there are many; sums are those of all."""
-    if problem.rows.n < LARGE_N:
-        return problem, w, e
-    rows = problem.rows.subsample(WEIGHT_MODEL_ROWS)
-
-    def part(v: np.ndarray) -> np.ndarray:
-        return np.concatenate([v[start:stop] for start, stop in rows.source_bounds])
-
-    balance = problem.balance
-    if balance is not None and problem.balance_rate > 0:
-        terms = [_KnownTerm(term.form, term.value_and_coefs(w)[1]) for term in balance.explicit()]
-        balance = _KnownBalance(balance.pair_blocks, terms)
-    a = part(problem.a)
-    N = float(a.sum())
-    fewer = problem._replace(
-        rows=rows,
-        balance=balance,
-        a=a,
-        inverse_a=part(problem.inverse_a),
-        design_sum=N,
-        weight_sum=problem.weight_sum / problem.design_sum * N,
-    )
-    return fewer, part(w), part(e)
 
 
 @contextmanager

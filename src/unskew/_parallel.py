@@ -25,7 +25,6 @@ class Threads:
     def __init__(self, n: int = 1) -> None:
         self.n = n
         self._pool: ThreadPoolExecutor | None = None
-        self._put_off: Later | None = None
 
     def __enter__(self) -> Threads:
         if self.n > 1:
@@ -33,7 +32,7 @@ class Threads:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        pool, self._pool, self._put_off = self._pool, None, None
+        pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown()
 
@@ -74,40 +73,6 @@ class Threads:
                 break
         begun.popleft()
         return own.pop(first) if first in own else first.result()
-
-    def later(self, function: Callable[[], Any]) -> Later:
-        """function(), put off until ``begin_later`` or until its result is asked for."""
-        self._put_off = Later(function)
-        return self._put_off
-
-    def begin_later(self) -> None:
-        """Let another thread begin what was put off: this one is about to be busy without the
-        interpreter's lock, in one long product. Earlier or beside short calls the two would hand
-        the lock back and forth, which takes longer than it saves."""
-        if self._pool is not None and self._put_off is not None:
-            self._put_off.begin(self._pool)
-
-
-class Later:
-    """A call that another thread may do meanwhile."""
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self._function = function
-        self._future: Future | None = None
-        self._settled, self._lock = False, threading.Lock()
-
-    def begin(self, pool: ThreadPoolExecutor) -> None:
-        with self._lock:  # any thread may say so, the first one is heard
-            if not self._settled:
-                self._settled, self._future = True, pool.submit(self._function)
-
-    def result(self) -> Any:
-        """What it returns or raises, to be asked once; done here where no thread has begun it."""
-        with self._lock:
-            self._settled = True
-        if self._future is None or self._future.cancel():
-            return self._function()
-        return self._future.result()
 
 
 _blas_lock = threading.Lock()

@@ -14,26 +14,28 @@ slope; r2 says how well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from . import _balance
+from ._buffers import LARGE_N
 from ._preprocessing import indicators
 from ._solver import Problem
 
 # Rows with less of a mean weight than this are at the bound, where the condition is one-sided.
 AT_THE_BOUND = 0.01
+# Rows of which the regression is made where there are LARGE_N or more.
+SUBSAMPLE = 2**20
 
 
 @dataclass(frozen=True)
 class BlockGradient:
-    """One rectangle of the balance: pairs, form, and sums over the rows of the fit."""
+    """One block of the balance: its pairs, and coefficients from sums over the rows of the fit."""
 
     pairs: _balance.Pairs
-    form: str
     coefs: tuple
 
 
@@ -56,7 +58,7 @@ class WeightModel:
     def _reduced_gradient(self, rows: Any, e: np.ndarray) -> np.ndarray:
         reduced_gradient = self.inertia_rate * e
         for piece in self.pieces:
-            term: Any = _balance.make_balance(rows, piece.pairs, piece.form, 0)
+            term: Any = _balance.make_balance(rows, piece.pairs, "primal")
             reduced_gradient = reduced_gradient + self.balance_rate * term.gradient_from(
                 piece.coefs
             )
@@ -73,35 +75,40 @@ def _design(rows: Any, own: _balance.Treatments | None, reduced_gradient: np.nda
 def fit_weight_model(
     problem: Problem, w: np.ndarray, e: np.ndarray, own: _balance.Treatments | None
 ) -> WeightModel | None:
-    """None where weights do not follow from the row: without a spread term."""
+    """None where weights do not follow from the row: without a spread term, or where the balance
+    of all pairs is known only through products of the fitted rows with each other."""
     if not problem.spread_rate > 0:
         return None
-    pieces: tuple = ()
+    blocks = []
     if problem.balance is not None and problem.balance_rate > 0:
-        pieces = tuple(
-            BlockGradient(pairs, term.form, term.value_and_coefs(w)[1])
-            for pairs, term in zip(problem.balance.pair_blocks, problem.balance.explicit())
+        for pairs in problem.balance.pair_blocks:
+            if pairs.features.size * len(pairs.treatments) > _balance.LARGEST_MATRIX:
+                return None
+            term: Any = _balance.make_balance(problem.rows, pairs, "primal")
+            blocks.append(BlockGradient(pairs, term.value_and_coefs(w)[1]))
+    rows, a, inverse_a = problem.rows, problem.a, problem.inverse_a
+    if rows.n >= LARGE_N:  # the regression needs no more; the coefficients are those of all rows
+        rows = rows.subsample(SUBSAMPLE)
+        w, e, a, inverse_a = (
+            np.concatenate([v[start:stop] for start, stop in rows.source_bounds])
+            for v in (w, e, a, inverse_a)
         )
-    blank = WeightModel(pieces, problem.inertia_rate, problem.balance_rate, own, np.zeros(0), 0.0)
-    u = w * problem.inverse_a
-    A = _design(problem.rows, own, blank._reduced_gradient(problem.rows, e))
-    free = (problem.a > 0) & (u > AT_THE_BOUND * problem.weight_sum / problem.design_sum)
-    weight = np.where(free, problem.a, 0.0)
-    # Columns at one size, so that the pull is not taken for a multiple of the others.
+    blank = WeightModel(
+        tuple(blocks), problem.inertia_rate, problem.balance_rate, own, np.zeros(0), 0.0
+    )
+    u = w * inverse_a
+    A = _design(rows, own, blank._reduced_gradient(rows, e))
+    free = (a > 0) & (u > AT_THE_BOUND * problem.weight_sum / problem.design_sum)
+    weight = np.where(free, a, 0.0)
+    # Columns at one size, so that the gradient is not taken for a multiple of the others.
     size = np.sqrt(np.asarray((A.multiply(A)).T @ weight).ravel() / weight.sum())
     size = np.where(size > 0, size, 1.0)
     scaled = A @ sp.diags_array(1.0 / size)
     gram = (scaled.T @ (sp.diags_array(weight) @ scaled)).toarray()
     coefficients = np.linalg.lstsq(gram, scaled.T @ (weight * u), rcond=1e-13)[0] / size
     found = np.maximum(A @ coefficients, 0.0)
-    a = problem.a
-    mean = float(a @ u) / problem.design_sum
+    mean = float(a @ u) / float(a.sum())
     total = float(a @ (u - mean) ** 2)
-    r2 = (
-        1.0 - float(a @ (u - found) ** 2) / total
-        if total > 1e-20 * problem.design_sum * mean**2
-        else 1.0
-    )
-    return WeightModel(
-        pieces, problem.inertia_rate, problem.balance_rate, own, coefficients, float(r2)
-    )
+    constant = total <= 1e-20 * float(a.sum()) * mean**2
+    r2 = 1.0 if constant else 1.0 - float(a @ (u - found) ** 2) / total
+    return replace(blank, coefficients=coefficients, r2=float(r2))

@@ -369,7 +369,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def _fit_weights(self, design: Design, init, context, checkpoint, before, seeds):
         rows, a, K, n_init = design.rows, design.a, self._K, seeds.size - 1
-        fit_problem = self._make_problem(design, design.distance, seeds[-1])
+        fit_problem = self._make_problem(design, design.distance)
         solve = _solver.solve_paper if self.solver == "paper" else _solver.alternate
         best, first, resume = None, 0, None
         if before is not None:
@@ -431,7 +431,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         # Corrected features against suspects; the other direction would see the footprint again.
         forward = [p for p in design.pair_blocks if not np.isin(p.features, design.suspects).any()]
         narrow = design._replace(pair_blocks=forward)
-        fit_problem = self._make_problem(narrow, design.distance, seeds[-1])
+        fit_problem = self._make_problem(narrow, design.distance)
         effects = _effects.make_effects(design, self.effect_degree)
 
         def init_on(distance: Distance, seed: int) -> Clusters:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.utils import check_random_state
+import numpy as np
 
 from . import _solver
 from ._base import BaseDecorrelator, rollback_on_error, verbose_logging
@@ -56,8 +56,6 @@ class DecorrelationWeights(BaseDecorrelator):
     n_threads : int or None
         Threads over tiles of rows, None for one per core. The result has the same bits for any
         number. BLAS is held to one thread in the whole process during a fit.
-    random_state : int, RandomState or None
-        Only for very wide data, where the loss is estimated with random probes.
     checkpoint, checkpoint_seconds, resume
         A file in which a long fit notes where it stands, and whether to go on from it: see DCKM.
     verbose : int
@@ -112,7 +110,6 @@ class DecorrelationWeights(BaseDecorrelator):
         max_iter=200,
         tol=1e-4,
         n_threads=None,
-        random_state=None,
         checkpoint=None,
         checkpoint_seconds=60.0,
         resume=True,
@@ -132,7 +129,6 @@ class DecorrelationWeights(BaseDecorrelator):
         self.max_iter = max_iter
         self.tol = tol
         self.n_threads = n_threads
-        self.random_state = random_state
         self.checkpoint = checkpoint
         self.checkpoint_seconds = checkpoint_seconds
         self.resume = resume
@@ -156,17 +152,17 @@ class DecorrelationWeights(BaseDecorrelator):
         with rollback_on_error(self), verbose_logging(self.verbose):
             self._check_parameters()
             design = self._prepare(X, sample_weight, "all")
-            seeds = check_random_state(self.random_state).randint(2**31 - 1, size=1)
             context = None
             if hasattr(self, "_init_callback_context"):
                 context = self._init_callback_context(max_subtasks=self.max_iter)
                 context.call_on_fit_task_begin(estimator=self, X=X)
             with design.rows.threads():
-                checkpoint, before, seeds = open_checkpoint(self, design, seeds)
-                fit_problem = self._make_problem(design, None, int(seeds[0]))
+                checkpoint, before, _ = open_checkpoint(self, design, np.zeros(0, dtype=np.int64))
+                fit_problem = self._make_problem(design, None)
                 watch = self._watcher(context, log=self.verbose > 0)
-                outer = Snapshot({}, {"seeds": seeds.tolist()})
-                save = None if checkpoint is None else nested(checkpoint.save_if_due, lambda: outer)
+                save = None
+                if checkpoint is not None:
+                    save = nested(checkpoint.save_if_due, lambda: Snapshot({}, {"seeds": []}))
                 how: Any = {"max_iter": self.max_iter, "tol": self.tol, "watch": watch}
                 how |= {"save": save, "resume": before}
                 if self.solver == "paper":

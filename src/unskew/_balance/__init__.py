@@ -15,34 +15,24 @@ result does not depend on the number of threads.
 """
 
 from .binary import BinaryPrimalBalance
-from .blas import times_upper, upper_times
 from .gram import GramBalance
 from .loss import Balance, Term, contrast, make_balance
 from .primal import PrimalBalance, SparsePrimalBalance, sums_of
-from .sketch import PROBE_ERROR, SketchedBalance, probe_count
-from .strips import BinaryStripBalance
-from .treatments import LARGEST_MATRIX, Effects, Pairs, Treatments, group_rates, weighted_indicators
+from .treatments import LARGEST_MATRIX, Effects, Pairs, Treatments, group_rates
 
 __all__ = [
     "LARGEST_MATRIX",
-    "PROBE_ERROR",
     "Balance",
     "BinaryPrimalBalance",
-    "BinaryStripBalance",
     "Effects",
     "GramBalance",
     "Pairs",
     "PrimalBalance",
-    "SketchedBalance",
     "SparsePrimalBalance",
     "Term",
     "Treatments",
     "contrast",
     "group_rates",
     "make_balance",
-    "probe_count",
     "sums_of",
-    "times_upper",
-    "upper_times",
-    "weighted_indicators",
 ]

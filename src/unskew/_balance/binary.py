@@ -10,20 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import add_up, even_ranges, row_products
+from .._arrays import add_up, even_ranges, row_products, weighted_sum
 from .._buffers import buffer
-from .blas import times_upper, upper_times
-from .gram import GramBalance
-from .primal import GradientCoefs, PrimalBalance, times_weight
-from .treatments import LARGEST_MATRIX, Pairs, for_sums, group_rates, weighted_indicators
+from .primal import GradientCoefs, PrimalBalance, _product, times_weight
+from .treatments import Pairs, group_rates
 
 # Entries of the pieces of a triangle that a thread works on: few, for threads that make many short
 # calls wait for each other.
 PIECE = 2**17
-# Operations (multiply and add) below which a product is not worth another thread.
-WORTH_A_THREAD = 2**25
-# Columns of the products of the dual form, at least.
-SLICE = 512
+# Columns of the blocks in which the triangle multiplies rows.
+BLOCK = 200
 # Entries of the sums of all tiles that are held together rather than added as they come.
 FEW_SUMS = 2**23
 
@@ -32,15 +28,16 @@ def _sums(T: np.ndarray, w: np.ndarray, W: float) -> tuple:
     """S and s of some rows, divided by W."""
     w = w / W
     wT = times_weight(T, np.sqrt(w)[:, None].astype(T.dtype))
-    return wT.T @ wT, weighted_indicators(w, T)
+    return wT.T @ wT, weighted_sum(w, T)
 
 
 def _gradient(T: np.ndarray, coefs: GradientCoefs) -> np.ndarray:
     upper, v, _, const = coefs
-    G = buffer("times", T.shape, T.dtype)
-    np.copyto(G, T)
-    times_upper(G, upper)
-    return row_products(G, T) + T @ v + const
+    out = T @ v + const
+    # Blocks of columns of the triangle: T_i upper T_i' without the product with its zeros.
+    for k, stop in even_ranges(T.shape[1], BLOCK):
+        out += row_products(_product(T[:, :stop], upper[:stop, k:stop]), T[:, k:stop])
+    return out
 
 
 def _tile_sums(pairs: Pairs, W: float, tile: np.ndarray, w: np.ndarray) -> tuple:
@@ -232,103 +229,3 @@ class BinaryPrimalBalance(PrimalBalance):
         run, size = getattr(self.rows, "run", map), min(-(-len(self._triangle) // 4), 8)
         tasks = [self._triangle[i : i + size] for i in range(0, len(self._triangle), size)]
         return chain.from_iterable(run(lambda task: [function(*piece) for piece in task], tasks))
-
-
-class BinaryGramBalance(GramBalance):
-    """DualBalance of two-valued columns given each other, none of one source but itself.
-
-    With p = w / W and the features centred at p, M_p = M - 1 m' - m 1' + p'm, m = M p, the treated
-    and the control rows of a treatment have opposite sums of features, so
-        D_j = r_j a_j,  |a_j|^2 = q_j = T_j' N T_j,  N = diag(p) M_p diag(p)
-        balance  = sum_j r_j^2 q_j                  n^2 t operations: N is symmetric
-        gradient = 2 / W (sum_j r_j^2 T_ij Y_ij - Y_i (r/c) - T_i b - sum_j r_j q_j / c_j^2)
-                   Y = M_p diag(p) T,  q_j = sum_i p_i T_ij Y_ij,  b_j = r_j q_j (1/s_j^2 - 1/c_j^2)
-    with s divided by W and c = 1 - s; less what a column given itself adds, which is fixed.
-    """
-
-    def __init__(self, rows: Any, pairs: Pairs) -> None:
-        super().__init__(rows, pairs)
-        t = len(pairs.treatments)
-        self.T = np.empty((rows.n, t), dtype=rows.dtype)
-        for number, chunk in enumerate(self.chunks):
-            treated = self._treated(number)
-            # The rarer of the two values: sums over almost all rows would lose their digits. It
-            # turns the sign of D_j and nothing else.
-            treated ^= 2 * np.count_nonzero(treated, axis=0) > rows.n
-            self.T[:, chunk[0] : chunk[-1] + 1] = treated
-        self._for_sums = for_sums(self.T)
-        step = max(SLICE, WORTH_A_THREAD // max(rows.n, 1) ** 2)
-        self.slices = [slice(*ends) for ends in even_ranges(t, step)]
-
-    def _keep(self) -> None:
-        """Whole, as T."""
-
-    @staticmethod
-    def suits(rows: Any, pairs: Pairs) -> bool:
-        """Whether the pairs are of this kind, and the indicators can be kept whole."""
-        k, j = pairs.excluded
-        own = pairs.symmetric and np.array_equal(k, j)
-        return own and rows.n * len(pairs.treatments) <= LARGEST_MATRIX
-
-    def _centred(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """M_p diag(p), and p in the dtype of the data."""
-        p_ = p.astype(self.M.dtype)
-        m = self.M @ p_
-        Mp = self.M - m
-        Mp -= (m - p_ @ m)[:, None]
-        Mp *= p_
-        return Mp, p_
-
-    def _rates(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """1/s, 1/c, and what the columns given themselves would add."""
-        inverse_s, inverse_c = group_rates(weighted_indicators(p, self._for_sums), 1.0)
-        return inverse_s, inverse_c, float(self.fixed @ (inverse_s > 0))
-
-    def value(self, w: np.ndarray) -> float:
-        W = float(w.sum())
-        if not W > 0:
-            return 0.0
-        p = w / W
-        inverse_s, inverse_c, fixed = self._rates(p)
-        N, p_ = self._centred(p)
-        N *= p_[:, None]
-        np.fill_diagonal(N, 0.5 * N.diagonal())  # each pair of rows is there once, twice it counts
-        ones = np.ones_like(p_)
-
-        def part(some: slice) -> np.ndarray:
-            T = self.T[:, some]
-            TN = buffer("TN", T.shape, T.dtype)
-            np.copyto(TN, T)
-            upper_times(N, TN)
-            TN *= T
-            return ones @ TN
-
-        q = 2.0 * np.concatenate(list(self.rows.run(part, self.slices))).astype(np.float64)
-        return max(0.0, float((inverse_s + inverse_c) ** 2 @ q) - fixed)
-
-    def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
-        W = float(w.sum())
-        if not W > 0:
-            return 0.0, np.zeros(w.size)
-        p = w / W
-        inverse_s, inverse_c, fixed = self._rates(p)
-        Mp, p_ = self._centred(p)
-        r = inverse_s + inverse_c
-        r2 = (r**2).astype(p_.dtype)
-
-        def part(some: slice) -> tuple:
-            T = self.T[:, some]
-            self._busy(T.shape[1])
-            TY = np.matmul(Mp, T, out=buffer("Y", T.shape, T.dtype))
-            TY *= T
-            return p_ @ TY, TY @ r2[some]
-
-        squares, inside = zip(*self.rows.run(part, self.slices))
-        q = np.concatenate(squares).astype(np.float64)
-        b = r * q * (inverse_s**2 - inverse_c**2)
-        gradient = add_up((each,) for each in inside)[0]
-        gradient -= Mp @ (self.T @ (r * inverse_c).astype(p_.dtype))
-        gradient -= self.T @ b.astype(p_.dtype)
-        gradient -= float(r * q @ inverse_c**2)
-        gradient *= 2.0 / W
-        return max(0.0, float(r**2 @ q) - fixed), gradient

@@ -6,17 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import add_up, row_products
+from .._arrays import add_up, row_products, weighted_sum
 from .._buffers import buffer
-from .treatments import LARGEST_MATRIX, Pairs, group_rates, weighted_indicators
+from .treatments import LARGEST_MATRIX, Pairs, group_rates
 
 # Entries of the rows x treatments matrices that a thread works on: a few of them fit its cache.
 # But not fewer columns than this: narrow products are slow.
 CHUNK, NARROWEST = 2**16, 256
-
-
-# Operations (multiply and add) of a product that is worth having another thread begin something.
-LONG = 2**23
 
 
 class GramBalance:
@@ -62,10 +58,8 @@ class GramBalance:
         return [self._indicators(number) for number in range(len(self.chunks))]
 
     def _indicators(self, number: int) -> np.ndarray:
-        return self._treated(number).astype(self.rows.dtype)
-
-    def _treated(self, number: int) -> np.ndarray:
-        return self.pairs.treatments.take(self.chunks[number]).indicators_by_column(self.rows)
+        treatments = self.pairs.treatments.take(self.chunks[number])
+        return treatments.indicators_by_column(self.rows).astype(self.rows.dtype)
 
     def _features(self, k: np.ndarray) -> np.ndarray:
         """Scaled feature columns, centred: D does not see the shift, rounding does."""
@@ -77,12 +71,11 @@ class GramBalance:
     def _chunk(self, number: int, w: np.ndarray, gradient: bool) -> tuple:
         T = self.kept[number] if self.kept is not None else self._indicators(number)
         w_ = w.astype(T.dtype, copy=False)[:, None]
-        inverse_s, inverse_c = group_rates(weighted_indicators(w, T), float(w.sum()))
+        inverse_s, inverse_c = group_rates(weighted_sum(w, T), float(w.sum()))
         shape, dtype = T.shape, T.dtype
         A = np.multiply(T, (inverse_s + inverse_c).astype(dtype), out=buffer("A", shape, dtype))
         A -= inverse_c.astype(dtype)
         wA = np.multiply(w_, A, out=buffer("wA", shape, dtype))
-        self._busy(T.shape[1])
         P = np.matmul(self.M, wA, out=buffer("P", shape, dtype))
         value = float(np.vdot(wA, P))
         value -= float(self.fixed[self.chunks[number]] @ (inverse_s > 0))
@@ -109,11 +102,6 @@ class GramBalance:
             np.add.at(alpha, j, 2.0 * excluded * treated * inverse_s[j] ** 2)
             np.add.at(beta, j, -2.0 * excluded * control * inverse_c[j] ** 2)
         return value, g + T @ (alpha - beta).astype(T.dtype) + beta.sum()
-
-    def _busy(self, width: int) -> None:
-        """A product of so many columns is next; where it is long, others may work meanwhile."""
-        if self.rows.n**2 * width >= LONG:
-            self.rows.begin_later()
 
     def value(self, w: np.ndarray) -> float:
         run = self.rows.run(lambda i: self._chunk(i, w, False), range(len(self.chunks)))

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from .._arrays import row_products, sum_of_squares, take_columns, weighted_sum
 from .._buffers import buffer
-from .treatments import Pairs, exact_layers, group_rates, layers_are_exact, with_small_sums
+from .treatments import Pairs, group_rates
 
 # Features and indicators that would have to be copied or computed in each pass are kept, whole, up
 # to this many bytes.
@@ -25,15 +25,6 @@ def sums_of(F: np.ndarray, T: np.ndarray, w: np.ndarray) -> tuple:
     w_ = w[:, None].astype(T.dtype)
     if F.shape[1] >= T.shape[1]:
         return F.T @ times_weight(T, w_), weighted_sum(w, T), weighted_sum(w, F)
-    if layers_are_exact(T, w):
-        # s in float64 without another pass over T: it comes with the product, in exact layers.
-        units, layers = exact_layers(w)
-        stack = buffer("stack", (F.shape[1] + 3, w.size), T.dtype)
-        np.multiply(F.T, w_.T, out=stack[:-3])
-        stack[-3:] = layers
-        sums = stack @ T
-        s = with_small_sums(units @ sums[-3:].astype(np.float64), w, T)
-        return sums[:-3], s, weighted_sum(w, F)
     return times_weight(F, w_).T @ T, weighted_sum(w, T), weighted_sum(w, F)
 
 

@@ -8,10 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .._arrays import csr_of, take_columns, weighted_sum
-
-# Entries of a matrix that a core's own cache holds.
-IN_THE_CACHE = 2**18
+from .._arrays import csr_of, take_columns
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ class Treatments:
 
 
 class SparseIndicators(NamedTuple):
-    """T = 1 base' + correction, for CSR tiles: the few operations that the probe form needs."""
+    """T = 1 base' + correction, for CSR tiles: its products with dense matrices."""
 
     base: np.ndarray
     correction: sp.csr_array
@@ -118,11 +115,6 @@ class SparseIndicators(NamedTuple):
 
     def transposed_times(self, V: np.ndarray) -> np.ndarray:
         return self.correction.T @ V + np.multiply.outer(self.base, V.sum(0))
-
-    def products(self, F: sp.csr_array, k: np.ndarray, j: np.ndarray) -> sp.csr_array:
-        """Rows x pairs matrix F[:, k] * T[:, j]."""
-        Fk = F[:, k]
-        return sp.csr_array(Fk.multiply(self.correction[:, j]) + Fk.multiply(self.base[j]))
 
 
 @dataclass(frozen=True)
@@ -212,57 +204,6 @@ def group_rates(s: np.ndarray, W: float) -> tuple[np.ndarray, np.ndarray]:
     inverse_s = np.divide(1.0, s, out=np.zeros_like(s), where=two_sided)
     inverse_c = np.divide(1.0, c, out=np.zeros_like(c), where=two_sided)
     return inverse_s, inverse_c
-
-
-def exact_layers(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """w = units @ layers to 33 bits; layers (3 x n, float32) hold whole numbers of 11 bits.
-
-    Sums of up to 2**13 of them are whole numbers below 2**24, which float32 adds exactly: so
-    layers @ T is exact for T of 0 and 1.
-    """
-    unit, rest, layers, units = float(w.max()) / 2**11, w, [], []
-    for _ in range(3):
-        layer = np.rint(rest / unit)
-        rest = rest - layer * unit
-        layers.append(layer)
-        units.append(unit)
-        unit /= 2**11
-    return np.array(units), np.array(layers, dtype=np.float32)
-
-
-def layers_are_exact(T: np.ndarray, w: np.ndarray) -> bool:
-    return T.dtype == np.float32 and w.size <= 2**13 and w.max(initial=0.0) > 0
-
-
-def for_sums(T: np.ndarray) -> np.ndarray:
-    """Indicators that stay in memory as ``weighted_indicators`` reads them fastest."""
-    return T.astype(np.float64) if T.size <= IN_THE_CACHE else T
-
-
-def weighted_indicators(w: np.ndarray, T: np.ndarray) -> np.ndarray:
-    """w' T in float64 for T of 0 and 1, without a copy of T in float64 where that can be."""
-    if not layers_are_exact(T, w):
-        return weighted_sum(w, T)
-    units, layers = exact_layers(w)
-    if T.size <= IN_THE_CACHE:
-        s = units @ (layers @ T).astype(np.float64)
-    else:
-        # One by one: BLAS copies T for a product of three rows, not for a vector.
-        s = units @ np.array([layer @ T for layer in layers], dtype=np.float64)
-    return with_small_sums(s, w, T)
-
-
-def with_small_sums(s: np.ndarray, w: np.ndarray, T: np.ndarray) -> np.ndarray:
-    """s = w' T from ``exact_layers``, small ones again in float64.
-
-    Layers leave out less than max(w) / 2**34 of each weight: where all the rows on one side of a
-    treatment have little weight, that is much of it.
-    """
-    little = w.size * float(w.max()) / 2**12
-    again = np.flatnonzero((s < little) | (float(w.sum()) - s < little))
-    if again.size:
-        s[again] = w @ T[:, again].astype(np.float64)
-    return s
 
 
 # A d x t matrix beyond this many entries is not formed (2**24 float64 = 128 MB each).

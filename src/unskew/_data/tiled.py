@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from .._arrays import add_up, csr_rows, take_columns
 from .._buffers import buffer, copy_if_shared, free_buffers
-from .._parallel import Later, Threads, one_blas_thread
+from .._parallel import Threads, one_blas_thread
 
 # Elements of a tile: about what a core's own cache holds. A CSR tile costs its stored entries
 # until a kernel asks for it dense, so it may be larger.
@@ -202,17 +202,6 @@ class TiledMatrix:
     def run(self, function: Callable, items: Iterable) -> Iterator[Any]:
         """function(item) for each item, in order, on the threads."""
         return self._threads.run(function, items)
-
-    def later(self, function: Callable[[], Any]) -> Later:
-        """A call over the rows, put off until a kernel says that it is busy (``begin_later``) or
-        until its result is asked for. Of many rows at once: it keeps all threads busy itself."""
-        if len(self.bounds) > 1 and self.n * self.d > SERIAL_ENTRIES:
-            result = function()
-            return self._threads.later(lambda: result)
-        return self._threads.later(function)
-
-    def begin_later(self) -> None:
-        self._threads.begin_later()
 
     @contextmanager
     def threads(self) -> Iterator[TiledMatrix]:

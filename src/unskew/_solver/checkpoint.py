@@ -201,7 +201,7 @@ def open_checkpoint(model: Any, design: Any, seeds: np.ndarray) -> tuple:
     if before is None:
         return checkpoint, None, seeds
     kept = np.array(before.facts["seeds"], dtype=seeds.dtype)
-    if model.random_state is not None and not np.array_equal(kept, seeds):
+    if getattr(model, "random_state", None) is not None and not np.array_equal(kept, seeds):
         raise CheckpointError(
             f"{model.checkpoint}: is the checkpoint of a fit with another random_state; remove it "
             "or name another (resume=False starts anew)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,18 +44,13 @@ def solve_paper(
 
     iteration = first - 1
     for iteration in range(first, max_iter + 1):
-        sweep = None
         if clusters is not None and distance is not None:
-            # The balance does not look at labels: of few rows both are found at the same time.
-            sweep = rows.later(partial(_paper_sweep, rows, distance, v * v, clusters))
+            clusters = _paper_sweep(rows, distance, v * v, clusters)
+            e = clusters.e
         v_last = v
         v = v + iteration / (iteration + 3) * (v - v_before)
         w = v * v
-        balance = problem.balance_and_gradient(w)
-        if sweep is not None:
-            clusters = sweep.result()
-            e = clusters.e
-        J, gradient = problem.with_other_terms(w, e, *balance)
+        J, gradient = problem.value_and_gradient(w, e)
         # dJ/dv = 2 v dJ/dw, except that the authors' inertia part has 1 for the 2.
         g = 2.0 * v * gradient - problem.inertia_rate * e * v
         step, z, terms = _paper_step(problem, v, g, e, J, step)

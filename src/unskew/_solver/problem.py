@@ -69,21 +69,13 @@ class Problem(NamedTuple):
 
     def value_and_gradient(self, w: np.ndarray, e: np.ndarray) -> tuple[float, np.ndarray]:
         """J and dJ/dw at fixed e."""
-        return self.with_other_terms(w, e, *self.balance_and_gradient(w))
-
-    def balance_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
-        """balance(w), and what it adds to dJ/dw: all of J that does not look at e."""
-        if not self.balance_rate:
-            return 0.0, np.zeros(w.size)
-        balance, gradient = self.balance.value_and_gradient(w)
-        # In place and in pieces, here and below: of many rows, each vector counts.
-        gradient *= self.balance_rate
-        return balance, gradient
-
-    def with_other_terms(
-        self, w: np.ndarray, e: np.ndarray, balance: float, gradient: np.ndarray
-    ) -> tuple[float, np.ndarray]:
-        """J and dJ/dw from ``balance_and_gradient``, whose gradient becomes that of J."""
+        balance = 0.0
+        if self.balance_rate:
+            balance, gradient = self.balance.value_and_gradient(w)
+            # In place and in pieces, here and below: of many rows, each vector counts.
+            gradient *= self.balance_rate
+        else:
+            gradient = np.zeros(w.size)
         for piece in chunk_slices(w.size):
             pull = (2.0 * self.spread_rate) * w[piece]
             pull *= self.inverse_a[piece]

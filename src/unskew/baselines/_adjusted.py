@@ -88,7 +88,7 @@ class DecorrelatedKMeans(BaselineKMeans):
 
     def _learn(self, X: Any, a: np.ndarray, seed: int) -> np.ndarray:
         suspects = None if self.suspects is None else self._find_suspects(X.shape[1])
-        how = {"suspects": suspects, "n_bins": self.n_bins, "random_state": seed}
+        how = {"suspects": suspects, "n_bins": self.n_bins}
         if self.weights == "paper":
             if not np.isin(a, (0.0, 1.0)).all():
                 raise ValueError(

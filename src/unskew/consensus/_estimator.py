@@ -376,7 +376,7 @@ class ConsensusDCKM(DCKM):
                     r + 1, self.n_runs, run.objective, run.n_iter, run.status,
                 )  # fmt: skip
         w /= self.n_runs
-        fit_problem = inner._make_problem(design, design.distance, seeds[-1])
+        fit_problem = inner._make_problem(design, design.distance)
         best = min(range(self.n_runs), key=lambda r: runs[r].objective)
         self._put_together(inner, design, np.stack(labels), w, fit_problem, runs, history[best])
         self._r2 = None
