@@ -140,7 +140,8 @@ def test_lower_bound_of_the_effective_size_holds_and_costs(bound, estimator):
     free = estimator(**settings).fit(data.X)
     bounded = estimator(**settings, min_effective_sample_size=bound).fit(data.X)
     assert free.effective_sample_size_ < 0.4
-    assert bounded.effective_sample_size_ >= bound
+    rounding = 500 * np.finfo(float).eps  # of a sum of 500 terms
+    assert bounded.effective_sample_size_ >= bound * (1 - rounding)
     assert bounded.effective_sample_size_ == pytest.approx(bound, rel=1e-3)
     assert bounded.imbalance_ > free.imbalance_
     if bound < 1:  # the floor is used, not shied away from
