@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import zipfile
 
 import numpy as np
 import pytest
@@ -303,3 +304,20 @@ def test_a_damaged_checkpoint_is_refused_or_harmless(tmp_path):
         assert found.facts == expected.facts
         for name, array in expected.arrays.items():
             np.testing.assert_array_equal(found.arrays[name], array)
+
+
+def test_a_compressed_checkpoint_is_refused(tmp_path):
+    np.savez_compressed(tmp_path / "c.npz", __facts__=np.zeros(10**6, dtype=np.uint8))
+    with pytest.raises(CheckpointError, match="compressed; members should be stored"):
+        Checkpoint(tmp_path / "c.npz", {}, 0).read()
+
+
+def test_a_checkpoint_with_objects_or_other_members_is_refused(tmp_path):
+    path = tmp_path / "c.npz"
+    np.savez(path, a=np.array([None], dtype=object))
+    with pytest.raises(CheckpointError, match="array 'a': it holds Python objects"):
+        Checkpoint(path, {}, 0).read()
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.pkl", b"x")
+    with pytest.raises(CheckpointError, match=r"member 'a\.pkl' is not an array"):
+        Checkpoint(path, {}, 0).read()

@@ -150,6 +150,9 @@ def test_the_command_line_beats_the_file(home, unskew):
         ("[fit]\nk = 1", "'fit' is not an option of fit"),
         ("what is this", "is not TOML"),
         ("config = 'x'", "'config' is not an option"),
+        ("record = 3", "'record' = 3 should be a table"),
+        ("a = " + "[" * 5000 + "]" * 5000, "its values are nested too deeply"),
+        ("#" * 2**20 + "#", "has more than 1,048,576 bytes"),
     ],
 )  # fmt: skip
 def test_a_bad_file_of_options_is_named(home, unskew, text, words):

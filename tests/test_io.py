@@ -502,3 +502,63 @@ def test_stems():
     assert _io.stem_of("x/labels.csv.gz") == "labels"
     assert _io.stem_of("m.skops") == "m"
     assert _io.stem_of("v1.2.parquet") == "v1.2"
+
+
+# ------------------------------------------------------------------ files that carry more than data
+
+
+def test_arrays_of_objects_are_not_read(tmp_path):
+    objects = np.array([[1, "a"], [None, 2]], dtype=object)
+    np.save(tmp_path / "a.npy", objects, allow_pickle=True)
+    np.savez(tmp_path / "a.npz", X=np.eye(3), y=objects)
+    for name in ("a.npy", "a.npz"):
+        with pytest.raises(FileError, match=f"{name}: .*holds Python objects, which are not read"):
+            read_table(tmp_path / name)
+
+
+def test_an_array_that_declares_more_than_the_file_has_is_refused(tmp_path):
+    with open(tmp_path / "a.npy", "wb") as file:
+        header = {"shape": (10**9, 1000), "fortran_order": False, "descr": "<f8"}
+        np.lib.format.write_array_header_1_0(file, header)
+    with pytest.raises(FileError, match=r"declares 8,000,000,000,000 bytes .* but has 0"):
+        read_table(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("name", ["bomb.npz", "bomb.csv.gz", "bomb.mat"])
+def test_a_file_that_unpacks_to_far_more_than_its_size_is_refused(name, tmp_path):
+    path = tmp_path / name
+    if name.endswith("npz"):
+        np.savez_compressed(path, X=np.zeros((2**10, 2**14 + 1)))
+    elif name.endswith("mat"):
+        scipy.io.savemat(path, {"X": np.zeros((2**10, 2**14 + 1))}, do_compression=True)
+    else:
+        path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * (2**24 + 1)))
+    with pytest.raises(FileError, match=f"{name}: .* unless max_bytes allows more"):
+        read_table(path)
+    assert read_table(path, max_bytes=2**28).data.shape[0] >= 2**10
+
+
+def test_a_limit_where_nothing_is_unpacked_is_an_error(tmp_path):
+    np.save(tmp_path / "a.npy", np.eye(3))
+    with pytest.raises(FileError, match="--max-bytes has no meaning for npy"):
+        read_table(tmp_path / "a.npy", max_bytes=100)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"indices": [0, 9]}, {"indices": [0, -1]}, {"indptr": [0, 1, 9]}, {"indptr": [0, 5, 2]}],
+)
+def test_a_sparse_matrix_with_indices_out_of_range_is_refused(wrong, tmp_path):
+    parts = {"format": "csr", "shape": [2, 2], "data": [1.0, 1.0], "indices": [0, 1]}
+    np.savez(tmp_path / "a.npz", **{**parts, "indptr": [0, 1, 2], **wrong})
+    with pytest.raises(FileError, match="cannot be read as npz"):
+        read_table(tmp_path / "a.npz")
+
+
+def test_only_matrices_of_a_mat_file_are_constructed(tmp_path):
+    cell = np.array([np.eye(2), "text"], dtype=object)
+    content = {"X": np.eye(3), "cell": cell, "text": "words", "structure": {"a": 1}}
+    scipy.io.savemat(tmp_path / "a.mat", content)
+    np.testing.assert_array_equal(read_table(tmp_path / "a.mat").data, np.eye(3))
+    with pytest.raises(FileError, match="'cell' is a MATLAB cell; it should be a matrix of"):
+        read_table(tmp_path / "a.mat", variable="cell")

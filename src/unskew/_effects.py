@@ -269,7 +269,7 @@ def with_effects(problem: Problem, distance: Distance) -> Problem:
     balance = problem.balance
     if balance is not None:
         pair_blocks = [replace(p, effects=distance.effects) for p in balance.pair_blocks]
-        balance = _balance.Balance(problem.rows, pair_blocks, form="primal", seed=balance.seed)
+        balance = _balance.Balance(problem.rows, pair_blocks, form="primal")
     return problem._replace(balance=balance, distance=distance)
 
 
@@ -585,7 +585,7 @@ def unpack_candidates(
 
 def _weights_only(problem: Problem, design: Design) -> Problem:
     """The problem without effects: both directions of the balance, features as they are."""
-    balance = _balance.Balance(problem.rows, design.pair_blocks, seed=0)
+    balance = _balance.Balance(problem.rows, design.pair_blocks)
     B0, before = balance.value(problem.a), problem.balance
     rate = 0.0
     if before is not None and problem.balance_rate and B0 > 0:

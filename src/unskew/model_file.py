@@ -1,4 +1,11 @@
-"""Models on disk: ``save`` and ``load``, with skops. No pickle, nothing in a file is executed."""
+"""Model files: `save` and `load`, in the format of skops, without pickle.
+
+A file from a stranger is data, never code. `load` checks, in this order and before anything is
+constructed: the size and kind of the file; the members that the archive declares; its checksum;
+each array header; and the schema, in which every node has to be one of `NODES`, an exact list of
+pairs (how skops restores it, which class it is) without any function or method. The types of what
+skops constructed are checked once more before the model is returned.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +13,111 @@ import hashlib
 import io
 import json
 import os
+import stat
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from sklearn.base import BaseEstimator
+
+from ._io import ArchiveError, check_archive, check_npy, why
 
 __all__ = ["ModelFileError", "load", "save"]
 
-# Raised with each change that older code could not read; older numbers that are still read.
-FORMAT = 3
-READABLE = (2, 3)
-NOTE = "unskew.json"
-# A model is numbers and short texts: whatever else a file asks for is refused.
-OWN = "unskew."
+FORMAT = 4  # raised with each change that older code could not read
+NOTE, SCHEMA = "unskew.json", "schema.json"
+# Larger files are refused. Members are stored uncompressed, so that a file never unpacks to more
+# than its own size; the schema has a limit of its own, as its text becomes Python objects.
+MAX_BYTES = 2**32
+MAX_SCHEMA_BYTES = 2**26
+
+# Classes of fitted models and of what they consist of. tests/test_model_file.py saves models of
+# every estimator and checks that this list has exactly the classes they need.
+ESTIMATORS = frozenset(
+    {
+        "unskew._preprocessing.table_encoder.TableEncoder",
+        "unskew.baselines._feature_space.DropKMeans",
+        "unskew.baselines._feature_space.PCAKMeans",
+        "unskew.baselines._feature_space.PlainKMeans",
+        "unskew.baselines._feature_space.SelectKMeans",
+        "unskew.baselines._adjusted.DecorrelatedKMeans",
+        "unskew.baselines._adjusted.RegressOutKMeans",
+        "unskew.consensus._estimator.ConsensusDCKM",
+        "unskew.dckm.DCKM",
+        "unskew.feature_selection._fsasl.FSASL",
+        "unskew.feature_selection._refs.REFS",
+        "unskew.feature_selection._rufs.RUFS",
+        "unskew.feature_selection._selector.LaplacianScore",
+        "unskew.feature_selection._selector.VarianceSelector",
+        "unskew.weights.DecorrelationWeights",
+    }
+)
+PARTS = frozenset(
+    {
+        "sklearn.decomposition._pca.PCA",
+        "unskew._balance.treatments.Effects",
+        "unskew._balance.treatments.Pairs",
+        "unskew._balance.treatments.Treatments",
+        "unskew._kmeans.Distance",
+        "unskew._kmeans.RowScaling",
+        "unskew._preprocessing.table_encoder.Recipe",
+        "unskew._weight_model.BlockGradient",
+        "unskew._weight_model.WeightModel",
+        "unskew.consensus._estimator.ConsensusRun",
+        "unskew.consensus._model_selection.Choice",
+        "unskew.consensus._model_selection.SelectionCandidate",
+    }
+)
+NAMED_TUPLES = frozenset(
+    {
+        "unskew._balance.primal.GradientCoefs",
+        "unskew.consensus._voting.Votes",
+        "unskew.model_file.Items",
+    }
+)
+SCALARS = frozenset(
+    f"numpy.{name}"
+    for name in ("bool", "bool_", "float16", "float32", "float64")
+    + tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+)
+NODES = frozenset(
+    {("ObjectNode", name) for name in ESTIMATORS | PARTS}
+    | {("TupleNode", name) for name in NAMED_TUPLES | {"builtins.tuple"}}
+    | {("NdArrayNode", name) for name in SCALARS | {"numpy.ndarray"}}
+    | {
+        ("DictNode", "builtins.dict"),
+        ("JsonNode", "builtins.str"),
+        ("ListNode", "builtins.list"),
+        ("RandomStateNode", "numpy.random.mtrand.RandomState"),
+        ("TypeNode", "builtins.str"),  # the type of the keys of a dict
+    }
+)
+ARRAY_KINDS = "biufU"
+MT19937_WORDS = 624
 
 
 class ModelFileError(ValueError):
-    """A file that is not a whole, unchanged model of this package."""
+    """A file that is not a complete, unchanged model of this package."""
+
+
+class Items(NamedTuple):
+    """A dict whose keys are not all text; in a schema, keys are text."""
+
+    keys: list
+    values: list
 
 
 def save(model: BaseEstimator, path: Any) -> Path:
     """Write a fitted model to a file that `load` reads, here or elsewhere.
 
-    The file is written under another name and renamed, so that a crash leaves an old file whole.
+    The file is written under another name and renamed, so that a crash leaves an old file intact.
 
     Parameters
     ----------
     model : a fitted estimator of unskew
     path : str or Path
-        By custom ``something.skops``.
+        By convention ``something.skops``.
 
     Returns
     -------
@@ -53,13 +135,17 @@ def save(model: BaseEstimator, path: Any) -> Path:
     from ._io import write_atomic
 
     sio = _skops()
-    if not (isinstance(model, BaseEstimator) and type(model).__module__.startswith(OWN)):
-        raise TypeError(f"save takes an estimator of unskew, not {type(model).__name__}")
+    if _class_name(type(model)) not in ESTIMATORS:
+        local = "; save model.to_local()" if hasattr(model, "to_local") else ""
+        raise TypeError(f"save takes an estimator of unskew, not {type(model).__name__}{local}")
     if not any(name.endswith("_") and not name.startswith("_") for name in vars(model)):
         raise ValueError(f"{type(model).__name__} is not fitted; there is nothing to save yet")
-    body = sio.dumps(model)
-    foreign = _foreign(sio, body, path)
-    if foreign:
+    copy = object.__new__(type(model))
+    vars(copy).update({name: _with_text_keys(value) for name, value in vars(model).items()})
+    body = sio.dumps(copy)
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        schema = json.loads(archive.read(SCHEMA))
+    if foreign := _foreign_nodes(schema):
         raise ModelFileError(
             f"{type(model).__name__} holds {', '.join(foreign)}, which a model file cannot; "
             "parameters should be plain numbers, texts and arrays"
@@ -71,72 +157,163 @@ def save(model: BaseEstimator, path: Any) -> Path:
         "sha256": _digest(body),
     }
     out = io.BytesIO(body)
-    with zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(out, "a", zipfile.ZIP_STORED) as archive:
         archive.writestr(NOTE, json.dumps(note))
     write_atomic(path, out.getvalue())
     return Path(path)
 
 
-def load(path: Any) -> Any:
+def load(path: Any, *, max_bytes: int = MAX_BYTES) -> Any:
     """Read a model that `save` wrote.
 
-    A file that is no model, or not a whole one, or was changed after it was written, raises
-    `ModelFileError`, and nothing in it is executed. (The checksum inside guards against damage and
-    careless edits; whoever rewrites it too can give you other numbers, but not other code.)
+    A file that is no model, or not a complete one, or was changed after it was written, raises
+    `ModelFileError`, which names the file and the rule. Nothing in a file is executed, whoever made
+    it: only the classes of fitted models are restored, and no function. (The checksum inside guards
+    against damage and careless edits; whoever rewrites it too can give you other numbers, but not
+    other code.)
 
     Parameters
     ----------
     path : str or Path
+    max_bytes : int, default=4 GiB
+        Larger files are refused before they are read.
 
     Returns
     -------
     The fitted model.
     """
     sio = _skops()
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"{path} does not exist")
-    if os.path.isdir(path):
-        raise ModelFileError(f"{path} is a folder, not a model file")
-    content = Path(path).read_bytes()
+    content = _read(path, max_bytes)
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if NOTE not in archive.namelist():
-                raise ModelFileError(f"{path} is a zip file but not a model of unskew")
-            note = json.loads(archive.read(NOTE))
-            damaged = archive.testzip()
-    except (zipfile.BadZipFile, json.JSONDecodeError, OSError, EOFError, RuntimeError) as error:
-        raise ModelFileError(f"{path} is not a whole model file: {error}") from error
-    if damaged:
-        raise ModelFileError(f"{path} is damaged: {damaged} does not match its checksum")
-    if not isinstance(note, dict) or note.get("format") not in READABLE:
-        written = note.get("unskew", "unknown") if isinstance(note, dict) else "unknown"
-        has = note.get("format") if isinstance(note, dict) else None
-        raise ModelFileError(
-            f"{path} was written by unskew {written} in format {has!r}; this version reads "
-            f"{', '.join(map(str, READABLE))}. Fit again, or load it with that version"
-        )
-    if note.get("sha256") != _digest(content):
-        raise ModelFileError(f"{path} was changed after it was written: its checksum differs")
-    foreign = _foreign(sio, content, path)
-    if foreign:
-        raise ModelFileError(
-            f"{path} asks for {', '.join(foreign)}, which no model of unskew contains; not loaded"
-        )
-    try:
-        model = sio.loads(content, trusted=_asked_for(sio, content, path))
-    except Exception as error:  # whatever skops meets in a file that passed the checks
-        raise ModelFileError(f"{path} cannot be read as a model: {error}") from error
-    if not isinstance(model, BaseEstimator) or type(model).__name__ != note.get("model"):
+        note = _check_content(content, path, max_bytes)
+        model = sio.loads(content, trusted=sorted(_NAMES))
+        _check_types(model)
+    except ModelFileError:
+        raise
+    except ArchiveError as error:
+        raise ModelFileError(f"{path} is not loaded: {error}") from error
+    except (zipfile.BadZipFile, EOFError, OSError) as error:
+        raise ModelFileError(f"{path} is not a complete model file: {error}") from error
+    except Exception as error:  # whatever the libraries below raise for a damaged file
+        reason = f"{type(error).__name__}: {error}"
+        raise ModelFileError(f"{path} cannot be read as a model: {reason}") from error
+    if _class_name(type(model)) not in ESTIMATORS or type(model).__name__ != note.get("model"):
         raise ModelFileError(f"{path} holds {type(model).__name__}, not {note.get('model')}")
+    vars(model).update({name: _with_own_keys(value) for name, value in vars(model).items()})
     return model
 
 
-def _skops():
+def _skops() -> Any:
     try:
         import skops.io as sio
     except ImportError as error:
         raise ImportError("model files need skops: pip install 'unskew[io]'") from error
     return sio
+
+
+def _class_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+# ------------------------------------------------------------------------- what a file declares
+
+
+def _read(path: Any, max_bytes: int) -> bytes:
+    """Content of a regular file of at most `max_bytes`, read once: checks and use see one state."""
+    try:
+        kind = os.stat(path).st_mode
+        if stat.S_ISDIR(kind):
+            raise ModelFileError(f"{path} is a folder, not a model file")
+        if not stat.S_ISREG(kind):
+            raise ModelFileError(f"{path} is not a regular file; a model file should be one")
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            content = file.read(size + 1) if size <= max_bytes else b""
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} does not exist") from None
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read: {why(error)}") from error
+    if len(content) > size:
+        raise ModelFileError(f"{path} grows while it is read")
+    if size > max_bytes:
+        raise ModelFileError(
+            f"{path} has {size:,} bytes; at most {max_bytes:,} are read unless max_bytes allows "
+            "more"
+        )
+    return content
+
+
+def _check_content(content: bytes, path: Any, max_bytes: int) -> dict:
+    """The note, after all checks that can be made before constructing anything."""
+    members = check_archive(io.BytesIO(content), max_bytes=max_bytes, stored=True)
+    names = {member.filename for member in members}
+    if not {NOTE, SCHEMA} <= names:
+        raise ModelFileError(f"{path} is a zip file but not a model of unskew")
+    sizes = {member.filename: member.file_size for member in members}
+    for name in (NOTE, SCHEMA):
+        if sizes[name] > MAX_SCHEMA_BYTES:
+            raise ModelFileError(
+                f"{path}: {name} has {sizes[name]:,} bytes; at most {MAX_SCHEMA_BYTES:,} are read"
+            )
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        note = json.loads(archive.read(NOTE))
+        if not isinstance(note, dict):
+            raise ModelFileError(f"{path}: {NOTE} should be an object, not {note!r:.60}")
+        if note.get("format") != FORMAT:
+            raise ModelFileError(
+                f"{path} was written by unskew {note.get('unskew', 'unknown')} in format "
+                f"{note.get('format')!r}; this version reads format {FORMAT}. Fit again, or load "
+                "it with that version"
+            )
+        if note.get("sha256") != _digest(content):  # reads, and so checks, every member
+            raise ModelFileError(f"{path} was changed after it was written: its checksum differs")
+        for name in sorted(names - {NOTE, SCHEMA}):
+            if not name.endswith(".npy"):
+                raise ModelFileError(f"{path} is not loaded: its member {name!r} is not an array")
+            with archive.open(name) as array:
+                _check_array(array, name, sizes[name], path)
+        schema = json.loads(archive.read(SCHEMA))
+    if not isinstance(schema, dict):
+        raise ModelFileError(f"{path}: {SCHEMA} should be an object, not {schema!r:.60}")
+    if foreign := _foreign_nodes(schema):
+        raise ModelFileError(
+            f"{path} asks for {', '.join(foreign)}, which no model of unskew contains; not loaded"
+        )
+    return note
+
+
+def _check_array(file: Any, name: str, size: int, path: Any) -> None:
+    try:
+        check_npy(file, size, kinds=ARRAY_KINDS, structured=False)
+    except ArchiveError as error:
+        raise ModelFileError(f"{path} is not loaded: its array {name!r}: {error}") from error
+
+
+def _foreign_nodes(schema: Any) -> list[str]:
+    """What a schema asks for that is not in `NODES`, and what is not where models have it.
+
+    Every JSON object that has one of the keys by which skops recognises a node counts as one, so
+    that no node can be reached that was not looked at.
+    """
+    foreign: set[str] = set()
+    queue: list[tuple[Any, bool]] = [(schema, False)]
+    while queue:
+        value, in_key_types = queue.pop()
+        if isinstance(value, list):
+            queue.extend((item, in_key_types) for item in value)
+        if not isinstance(value, dict):
+            continue
+        if not {"__loader__", "__class__", "__module__"}.isdisjoint(value):
+            loader = value.get("__loader__")
+            name = f"{value.get('__module__')}.{value.get('__class__')}"
+            known = isinstance(loader, str) and (loader, name) in NODES
+            if not known or (loader == "TypeNode" and not in_key_types):
+                foreign.add(f"{name} ({loader})" if known or name in _NAMES else name)
+        queue.extend((item, in_key_types or key == "key_types") for key, item in value.items())
+    return sorted(foreign)
+
+
+_NAMES = frozenset(name for _, name in NODES)
 
 
 def _digest(content: bytes) -> str:
@@ -149,13 +326,60 @@ def _digest(content: bytes) -> str:
     return digest.hexdigest()
 
 
-def _asked_for(sio: Any, content: bytes, path: Any) -> list[str]:
-    """Types in the file that skops does not trust by itself."""
-    try:
-        return sio.get_untrusted_types(data=content)
-    except Exception as error:
-        raise ModelFileError(f"{path} is not a model file that skops can read: {error}") from error
+# ---------------------------------------------------------------------------- what was restored
+
+_PLAIN = frozenset({type(None), bool, int, float, str})
 
 
-def _foreign(sio: Any, content: bytes, path: Any) -> list[str]:
-    return [name for name in _asked_for(sio, content, path) if not name.startswith(OWN)]
+def _check_types(model: Any) -> None:
+    """Exact types of everything that a restored model consists of; no method of it is called."""
+    seen: set[int] = set()
+    queue = [model]
+    while queue:
+        value = queue.pop()
+        kind = type(value)
+        if kind in _PLAIN or id(value) in seen:
+            continue
+        seen.add(id(value))
+        name = _class_name(kind)
+        if kind is dict:
+            queue.extend([*value.keys(), *value.values()])
+        elif kind in (list, tuple) or name in NAMED_TUPLES:
+            queue.extend(value)
+        elif kind is np.ndarray:
+            if value.dtype.kind == "O":
+                queue.extend(value.ravel().tolist())
+            elif value.dtype.kind not in ARRAY_KINDS:
+                raise ArchiveError(f"an array of type {value.dtype} is not part of a model")
+        elif kind is np.random.RandomState:
+            # The generator reads its table at this position without looking.
+            if not 0 <= value.get_state(legacy=False)["state"]["pos"] <= MT19937_WORDS:
+                raise ArchiveError("the state of its random_state is out of range")
+        elif name in ESTIMATORS | PARTS:
+            queue.extend(object.__getattribute__(value, "__dict__").values())
+        elif not (isinstance(value, np.generic) and value.dtype.kind in ARRAY_KINDS):
+            raise ArchiveError(f"{name} is not part of a model")
+
+
+def _with_text_keys(value: Any) -> Any:
+    """Plain containers in which a dict with other keys than text is `Items`."""
+    if type(value) is dict:
+        values = [_with_text_keys(item) for item in value.values()]
+        if all(type(key) is str for key in value):
+            return dict(zip(value, values))
+        return Items([_with_text_keys(key) for key in value], values)
+    if type(value) in (list, tuple):
+        return type(value)(_with_text_keys(item) for item in value)
+    return value
+
+
+def _with_own_keys(value: Any) -> Any:
+    """The inverse of `_with_text_keys`."""
+    if type(value) is Items:
+        keys = [_with_own_keys(key) for key in value.keys]
+        return dict(zip(keys, (_with_own_keys(item) for item in value.values)))
+    if type(value) is dict:
+        return {key: _with_own_keys(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_with_own_keys(item) for item in value)
+    return value

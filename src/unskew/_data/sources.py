@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._io import FileError, need, write_atomic
+from .._io import FileError, check_npy, need, write_atomic
 from .._validation import is_integer
 from .tiled import as_aligned, split_range, tile_rows, tile_rows_of_blocks
 
@@ -410,17 +410,22 @@ class CachedBlocks:
         self.made = made
         os.makedirs(folder, exist_ok=True)
         self.folder = Path(tempfile.mkdtemp(prefix="unskew-", dir=folder))
-        self._kept: set[int] = set()
+        self._kept: dict[int, tuple] = {}  # shape and dtype of what was written
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
     def __call__(self, number: int) -> np.ndarray:
         file = self.folder / f"{number}.npy"
         if number in self._kept:
             try:
-                return np.load(file, allow_pickle=False)
+                with open(file, "rb") as opened:
+                    found = check_npy(opened, os.fstat(opened.fileno()).st_size)
+                    if found != self._kept[number]:
+                        raise ValueError(f"it holds {found} instead of {self._kept[number]}")
+                    opened.seek(0)
+                    return np.load(opened, allow_pickle=False)
             except (OSError, ValueError, EOFError) as error:
                 raise FileError(f"{file}: a kept block is gone or damaged: {error}") from error
         block = self.made(number)
         write_atomic(file, lambda path: np.save(path, block, allow_pickle=False))
-        self._kept.add(number)
+        self._kept[number] = (block.shape, block.dtype)
         return block

@@ -4,7 +4,8 @@
 temporary name in its own folder and renames it, so that a reader never sees half a file.
 """
 
-from ._errors import FileError, need, one_line
+from ._archive import ArchiveError, check_archive, check_npy, check_npz, expansion_limit
+from ._errors import FileError, need, one_line, why
 from ._read import READS, InputTable, check_options, index_columns, read_table
 from ._write import (
     STANDARD,
@@ -23,11 +24,16 @@ __all__ = [
     "READS",
     "STANDARD",
     "WRITES",
+    "ArchiveError",
     "FileError",
     "InputTable",
     "Outputs",
+    "check_archive",
+    "check_npy",
+    "check_npz",
     "check_options",
     "check_output",
+    "expansion_limit",
     "index_columns",
     "need",
     "one_line",
@@ -36,6 +42,7 @@ __all__ = [
     "stem_of",
     "table_bytes",
     "table_format",
+    "why",
     "write_atomic",
     "write_table",
 ]

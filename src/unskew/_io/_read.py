@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import os
 import stat
 import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
 
 from . import _text
+from ._archive import ArchiveError, check_npy, check_npz, expansion_limit
 from ._errors import FileError, need, one_line, why
 from ._write import STANDARD
 
@@ -104,6 +108,7 @@ def read_table(
     encoding: str = "utf-8",
     variable: str | None = None,
     missing: tuple[str, ...] = (),
+    max_bytes: int | None = None,
 ) -> InputTable:
     """Read a table of any known format.
 
@@ -118,6 +123,7 @@ def read_table(
     encoding : of the text formats
     variable : which matrix of a npz or mat file; None takes the only one with two columns or more
     missing : words that mean a gap in text formats, beside "", NA, N/A, NaN, nan, null, NULL
+    max_bytes : what a gz, npz or mat file may unpack to; None: 64 MiB or 100 times its size
 
     Returns
     -------
@@ -126,7 +132,7 @@ def read_table(
     Examples
     --------
     >>> import tempfile, pathlib
-    >>> from unskew._files import read_table
+    >>> from unskew._io import read_table
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "a.csv"
     ...     _ = path.write_text("age;site;depressed\\n34;A;None\\n;B;Most\\n")
@@ -137,6 +143,7 @@ def read_table(
     place = _locate(source, name)
     form, packed = _format(source, place, format, name)
     options = {"header": header, "separator": separator, "variable": variable}
+    options["max_bytes"] = max_bytes
     check_options(form, name, encoding=encoding, missing=missing, **options)
     if form in TEXT or place is None:
         content = _all_of(source, name)
@@ -155,7 +162,7 @@ def read_table(
             raise FileError(f"{name}: is empty")
     first, notes = None, []
     if form in TEXT:
-        content = _text.unpack(content, name, packed)
+        content = _text.unpack(content, name, packed, max_bytes)
         if form != "svmlight":
             content = _text.as_utf8(content, name, encoding)
             missing = _text.MISSING_WORDS + tuple(missing)
@@ -170,7 +177,8 @@ def read_table(
             data = _svmlight(content, name)
     else:
         where = io.BytesIO(content) if place is None else place
-        data = _BINARY[form](where, name, variable)
+        limit = expansion_limit(size) if max_bytes is None else max_bytes
+        data = _BINARY[form](where, name, variable, limit)
     names = _names_of(data)
     if not isinstance(data, np.ndarray) and not sp.issparse(data):
         data, names, more = _without_index(data, name)
@@ -251,6 +259,8 @@ def check_options(form: str, name: str, **options: Any) -> None:
             raise FileError(f"{name}: {option} has no meaning for {form}")
     if options["variable"] is not None and form not in ("npz", "mat"):
         raise FileError(f"{name}: --variable has no meaning for {form}")
+    if options["max_bytes"] is not None and form not in (*TEXT, "npz", "mat"):
+        raise FileError(f"{name}: --max-bytes has no meaning for {form}")
 
 
 # --------------------------------------------------------------------------------------- frames
@@ -295,7 +305,7 @@ def _plain(frame: Any, name: str) -> Any:
     return frame.with_columns(casts) if casts else frame
 
 
-def _parquet(where: Any, name: str, variable: None) -> Any:
+def _parquet(where: Any, name: str, variable: None, limit: int) -> Any:
     polars = need("polars", "io", "reading parquet")
     try:
         return polars.read_parquet(where)
@@ -303,7 +313,7 @@ def _parquet(where: Any, name: str, variable: None) -> Any:
         raise FileError(f"{name}: cannot be read as parquet: {one_line(error)}") from error
 
 
-def _feather(where: Any, name: str, variable: None) -> Any:
+def _feather(where: Any, name: str, variable: None, limit: int) -> Any:
     polars = need("polars", "io", "reading feather and arrow")
     try:
         return polars.read_ipc(where)
@@ -321,51 +331,98 @@ def _feather(where: Any, name: str, variable: None) -> Any:
 # ------------------------------------------------------------------------------------- matrices
 
 
-def _npy(where: Any, name: str, variable: None) -> Any:
-    try:
-        array = np.load(where, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise FileError(f"{name}: cannot be read as npy: {_no_pickle(error)}") from error
-    if not isinstance(array, np.ndarray):
-        raise FileError(f"{name}: is a npz archive, not a npy array; say --format npz")
+def _npy(where: Any, name: str, variable: None, limit: int) -> Any:
+    with _opened(where) as file:
+        if file.read(4) == b"PK\3\4":
+            raise FileError(f"{name}: is a npz archive, not a npy array; say --format npz")
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        try:
+            check_npy(file, size)
+            file.seek(0)
+            array = np.load(file, allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise FileError(f"{name}: cannot be read as npy: {one_line(error)}") from error
     if array.dtype.names:
         polars = need("polars", "io", "reading tables")
         return polars.DataFrame({n: np.ascontiguousarray(array[n]) for n in array.dtype.names})
     return _matrix(array, name)
 
 
-def _npz(where: Any, name: str, variable: str | None) -> Any:
-    try:
-        with np.load(where, allow_pickle=False) as archive:
-            names = set(archive.files)
+def _npz(where: Any, name: str, variable: str | None, limit: int) -> Any:
+    with _opened(where) as file:
+        try:
+            names = set(check_npz(file, max_bytes=limit))
             if variable is None and {"format", "shape", "data", "indices", "indptr"} <= names:
-                if not isinstance(where, Path):
-                    where.seek(0)
-                return _matrix(sp.load_npz(where), name)
+                matrix = sp.csr_array(sp.load_npz(file))
+                matrix.check_format(full_check=True)  # indices out of range would crash kernels
+                return _matrix(matrix, name)
             if variable is not None and variable not in names:
                 raise _no_such_variable(name, variable, names)
-            found = {k: archive[k] for k in archive.files if variable in (None, k)}
-    except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        if isinstance(error, FileError):
+            with np.load(file, allow_pickle=False) as archive:
+                found = {k: archive[k] for k in archive.files if variable in (None, k)}
+        except FileError:
             raise
-        raise FileError(f"{name}: cannot be read as npz: {_no_pickle(error)}") from error
+        except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+            raise FileError(f"{name}: cannot be read as npz: {one_line(error)}") from error
     return _matrix(_choose_variable(found, variable, name), name)
 
 
-def _mat(where: Any, name: str, variable: str | None) -> Any:
+@contextmanager
+def _opened(where: Any) -> Iterator[BinaryIO]:
+    """A path as an open file; bytes in memory as they are."""
+    if isinstance(where, io.BytesIO):
+        yield where
+    else:
+        with open(where, "rb") as file:
+            yield file
+
+
+# Classes of MATLAB variables that are matrices of numbers; others (objects, functions, cells,
+# structures, text) are never constructed.
+MAT_CLASSES = {
+    **{"double": 8, "single": 4, "logical": 1, "sparse": 0},
+    **{f"{sign}int{bits}": bits // 8 for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+
+
+def _mat(where: Any, name: str, variable: str | None, limit: int) -> Any:
     import scipy.io
 
     try:
-        found = scipy.io.loadmat(where)
+        declared = {k: (shape, kind) for k, shape, kind in scipy.io.whosmat(where)}
+        if variable is not None and variable not in declared:
+            raise _no_such_variable(name, variable, set(declared))
+        wanted = {
+            k: math.prod(shape) * MAT_CLASSES[kind]
+            for k, (shape, kind) in declared.items()
+            if variable in (None, k) and kind in MAT_CLASSES
+        }
+        if variable is not None and not wanted:
+            raise FileError(
+                f"{name}: variable {variable!r} is a MATLAB {declared[variable][1]}; it should be "
+                "a matrix of numbers"
+            )
+        if sum(wanted.values()) > limit:
+            raise ArchiveError(
+                f"it unpacks to {sum(wanted.values()):,} bytes; at most {limit:,} are unpacked "
+                "unless max_bytes allows more"
+            )
+        if isinstance(where, io.BytesIO):
+            where.seek(0)
+        loaded = scipy.io.loadmat(where, variable_names=list(wanted)) if wanted else {}
+        found = {k: loaded[k] for k in wanted}
+        for matrix in found.values():
+            if sp.issparse(matrix):
+                matrix.check_format(full_check=True)
+    except FileError:
+        raise
     except NotImplementedError:
         raise FileError(
             f"{name}: is a MATLAB 7.3 file (HDF5), which is not read; save it with -v7"
         ) from None
     except Exception as error:  # scipy raises many kinds for a broken file
         raise FileError(f"{name}: cannot be read as mat: {one_line(error)}") from error
-    found = {k: v for k, v in found.items() if not k.startswith("__")}
-    if variable is not None and variable not in found:
-        raise _no_such_variable(name, variable, set(found))
     return _matrix(_choose_variable(found, variable, name), name)
 
 
@@ -377,11 +434,6 @@ def _svmlight(content: bytes, name: str) -> Any:
     except ValueError as error:
         raise FileError(f"{name}: cannot be read as svmlight: {one_line(error)}") from error
     return sp.csr_array(data)
-
-
-def _no_pickle(error: Exception) -> str:
-    words = one_line(error)
-    return "it holds Python objects, which are not read" if "allow_pickle" in words else words
 
 
 def _no_such_variable(name: str, variable: str, names: set[str]) -> FileError:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ._archive import expansion_limit
 from ._errors import FileError, need, one_line
 
 # "None" is not among them: NHANES has it as an answer (days depressed: None, Several, Most).
@@ -27,16 +28,27 @@ SEPARATORS = (",", ";", "\t")
 CHUNK = 1 << 26  # bytes that are looked at together
 
 
-def unpack(content: bytes, name: str, expected: bool) -> bytes:
-    """Content of a gzip file; content as it is where it is none and need not be."""
+def unpack(content: bytes, name: str, expected: bool, max_bytes: int | None = None) -> bytes:
+    """Content of a gzip file; content as it is where it is none and need not be.
+
+    At most `max_bytes` are unpacked, None: `expansion_limit` of the file.
+    """
     if not content.startswith(b"\x1f\x8b"):
         if expected and content:
             raise FileError(f"{name}: is named .gz but is not a gzip file")
         return content
+    limit = expansion_limit(len(content)) if max_bytes is None else max_bytes
     try:
-        return gzip.decompress(content)
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            unpacked = file.read(limit + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise FileError(f"{name}: is not a whole gzip file: {one_line(error)}") from error
+    if len(unpacked) > limit:
+        raise FileError(
+            f"{name}: has {len(content):,} bytes and unpacks to more than {limit:,}, which is the "
+            "limit unless max_bytes allows more"
+        )
+    return unpacked
 
 
 def as_utf8(content: bytes, name: str, encoding: str) -> bytes:

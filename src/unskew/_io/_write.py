@@ -233,7 +233,7 @@ def write_atomic(path: str | os.PathLike, content: bytes | str | Callable[[Path]
     Examples
     --------
     >>> import tempfile, pathlib
-    >>> from unskew._files import write_atomic
+    >>> from unskew._io import write_atomic
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_atomic(pathlib.Path(folder) / "a.txt", "whole")
     ...     [file.name for file in pathlib.Path(folder).iterdir()]

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._io import check_output, one_line, write_atomic
+from .._io import check_npz, check_output, one_line, write_atomic
 from .._kmeans import Clusters
 
 logger = logging.getLogger("unskew")
@@ -111,12 +111,12 @@ class Checkpoint:
         if not self.path.exists():
             return None
         try:
-            with (
-                open(self.path, "rb") as file,
-                np.load(file, allow_pickle=False) as stored,
-            ):
-                header = json.loads(bytes(stored["__facts__"]).decode("utf-8"))
-                arrays = {name: stored[name] for name in stored.files if name != "__facts__"}
+            with open(self.path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                check_npz(file, max_bytes=size, stored=True)
+                with np.load(file, allow_pickle=False) as stored:
+                    header = json.loads(bytes(stored["__facts__"]).decode("utf-8"))
+                    arrays = {name: stored[name] for name in stored.files if name != "__facts__"}
             ok = header.get("format") == FORMAT
             whole = sorted(arrays) == header.get("arrays", sorted(arrays))
         except DAMAGED as error:

@@ -109,6 +109,7 @@ def open_blocks(source: str, reading: ReadOptions) -> BlockTable:
         variable=reading.variable,
         missing=reading.missing,
         encoding=reading.encoding,
+        max_bytes=reading.max_bytes,
     )
     if reading.cache is not None and form == "npy":
         raise FileError(f"{source}: --cache has no meaning for npy")

@@ -19,6 +19,7 @@ from .._io import FileError, stem_of
 
 # Seen from the file's folder.
 PATHS = ("data", "report", "labels", "weights", "model", "checkpoint", "cache")
+MAX_BYTES = 2**20
 RECORD = "record"  # the table of a run file that says what was run; not an option
 # Where a run is written does not say what it is, how it speaks neither.
 NOT_RECORDED = ("config", "json", "quiet", "debug")
@@ -39,14 +40,21 @@ def nearest(word: str, words: list[str]) -> str:
 def load_config(path: str, command: Any, verb: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """(values by parameter name, record) of a TOML file. Unknown keys are errors that name them."""
     try:
-        content = Path(path).read_bytes()
+        with open(path, "rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise FileError(f"{path}: has more than {MAX_BYTES:,} bytes; a config is a short text")
         given = tomllib.loads(content.decode("utf-8"))
     except OSError as error:
         raise FileError(f"{path}: {(error.strerror or str(error)).lower()}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FileError(f"{path}: is not TOML: {error}") from error
+    except RecursionError:
+        raise FileError(f"{path}: is not a config: its values are nested too deeply") from None
     record = given.pop(RECORD, {})
-    made_for = record.get("verb", verb) if isinstance(record, dict) else verb
+    if not isinstance(record, dict):
+        raise FileError(f"{path}: {RECORD!r} = {record!r} should be a table")
+    made_for = record.get("verb", verb)
     if made_for != verb:
         raise FileError(f"{path}: records a run of {made_for!r}, not of {verb!r}")
     known = {key_of(p): p for p in command.params if p.name not in ("config", "help")}

@@ -53,6 +53,7 @@ def read(source: str, reading: ReadOptions) -> InputTable | BlockTable:
         encoding=reading.encoding,
         variable=reading.variable,
         missing=tuple(reading.missing or ()),
+        max_bytes=reading.max_bytes,
     )
 
 

@@ -93,6 +93,15 @@ class ReadOptions:
     variable: Annotated[
         str | None, Option(help="Which matrix of a mat or npz file.", rich_help_panel="ReadOptions")
     ] = None
+    max_bytes: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="What a gz, npz or mat file may unpack to. Without it: 64 MiB, or 100 times its "
+            "size.",
+            rich_help_panel="Reading",
+        ),
+    ] = None
     blocks: Annotated[
         bool,
         Option(

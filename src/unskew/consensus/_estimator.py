@@ -601,7 +601,7 @@ def one_run(inner: DCKM, design: Design, init: Any, seed: int, strength: Any, si
         best.n_iter,
         status,
         _terms.effective_share(best.w, problem.inverse_a, problem.design_sum),
-        float(problem.balance.report(best.w)) if problem.balance is not None else 0.0,
+        float(problem.balance.value(best.w)) if problem.balance is not None else 0.0,
     )
     return run, labels, w, best.history
 

@@ -1,0 +1,205 @@
+"""Checks of zip archives and .npy arrays before anything in them is unpacked or allocated."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import zipfile
+from typing import Any, BinaryIO
+
+import numpy as np
+
+# Compressed data may expand to this many times the size of its file, and always to SMALL bytes.
+MAX_EXPANSION = 100
+SMALL = 2**26
+MAX_MEMBERS = 10_000
+# A central directory entry has 46 bytes, its name, and 28 bytes where sizes exceed 4 GiB.
+ENTRY_BYTES = 128
+
+
+class ArchiveError(ValueError):
+    """A rule for archives or arrays that a file breaks; callers add the name of the file."""
+
+
+class _Bounded:
+    """A binary file for `zipfile` that refuses to read more than `limit` bytes at once.
+
+    The central directory is read in one piece whose size the file itself declares.
+    """
+
+    def __init__(self, file: BinaryIO, limit: int):
+        self._file, self._limit = file, limit
+        self.size = file.seek(0, os.SEEK_END)
+
+    def read(self, n: int = -1) -> bytes:
+        if n is None or n < 0:
+            n = max(self.size - self._file.tell(), 0)
+        if n > self._limit:
+            raise ArchiveError(
+                f"its list of members has {n:,} bytes; at most {self._limit:,} are read"
+            )
+        return self._file.read(n)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def seekable(self) -> bool:
+        return True
+
+
+def expansion_limit(size: int) -> int:
+    """Bytes that a compressed file of `size` bytes may unpack to unless the caller allows more."""
+    return max(SMALL, MAX_EXPANSION * size)
+
+
+def check_archive(
+    file: BinaryIO,
+    *,
+    max_bytes: int | None = None,
+    max_members: int = MAX_MEMBERS,
+    stored: bool = False,
+) -> list[zipfile.ZipInfo]:
+    """Members of a zip archive, after checking all that its directory declares.
+
+    Nothing is unpacked. `zipfile` never returns more bytes of a member than its entry declares, so
+    that the declared sizes bound what is read afterwards.
+
+    Parameters
+    ----------
+    file : seekable binary file
+    max_bytes : largest sum of the unpacked sizes; None: `expansion_limit` of the file's size
+    max_members : largest number of members
+    stored : whether compressed members are refused
+
+    Raises
+    ------
+    ArchiveError, zipfile.BadZipFile
+    """
+    bounded = _Bounded(file, max(ENTRY_BYTES * max_members, 2**17))
+    try:
+        with zipfile.ZipFile(bounded) as archive:  # type: ignore[arg-type]
+            members = archive.infolist()
+    except zipfile.BadZipFile:
+        raise
+    except (NotImplementedError, ValueError, OverflowError, OSError) as error:
+        if isinstance(error, ArchiveError):
+            raise
+        raise zipfile.BadZipFile(str(error)) from error
+    if len(members) > max_members:
+        raise ArchiveError(f"it has {len(members):,} members; at most {max_members:,} are read")
+    seen: set[str] = set()
+    for member in members:
+        _check_member(member, stored)
+        if member.filename in seen:
+            raise ArchiveError(f"it has two members called {member.filename!r}")
+        seen.add(member.filename)
+    end = 0
+    for member in sorted(members, key=lambda member: member.header_offset):
+        if member.header_offset < end or member.compress_size < 0:
+            raise ArchiveError(f"its member {member.filename!r} overlaps another one")
+        end = member.header_offset + 30 + len(member.orig_filename) + member.compress_size
+    if end > bounded.size:
+        raise ArchiveError("its members are longer than the file")
+    limit = expansion_limit(bounded.size) if max_bytes is None else max_bytes
+    total = sum(member.file_size for member in members)
+    if total > limit:
+        raise ArchiveError(
+            f"it has {bounded.size:,} bytes and unpacks to {total:,}; at most {limit:,} are "
+            "unpacked unless max_bytes allows more"
+        )
+    file.seek(0)
+    return members
+
+
+def _check_member(member: zipfile.ZipInfo, stored: bool) -> None:
+    name = member.filename
+    parts = name.replace("\\", "/").split("/")
+    if name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0] or not name.strip():
+        raise ArchiveError(f"its member {name!r} is not a relative path inside the archive")
+    if "\0" in member.orig_filename:
+        raise ArchiveError(f"its member {name!r} has a NUL in its name")
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    if member.is_dir() or kind not in (0, stat.S_IFREG):
+        raise ArchiveError(f"its member {name!r} is not a regular file")
+    if member.flag_bits & 0x1:
+        raise ArchiveError(f"its member {name!r} is encrypted")
+    if stored and (
+        member.compress_type != zipfile.ZIP_STORED or member.compress_size != member.file_size
+    ):
+        raise ArchiveError(f"its member {name!r} is compressed; members should be stored")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ArchiveError(f"its member {name!r} is compressed by an unknown method")
+
+
+def check_npy(
+    file: BinaryIO, size: int, *, kinds: str = "biufcUSMm", structured: bool = True
+) -> tuple[tuple, np.dtype]:
+    """Shape and dtype of a .npy array of `size` bytes, after checking that its bytes are there.
+
+    The header is read, the array is not: an array that declares more entries than the file has is
+    refused before memory is allocated for it. `kinds` are the allowed ``dtype.kind``, of a record
+    those of its fields; `structured` says whether records are allowed.
+    """
+    try:
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        else:
+            shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    except (ValueError, TypeError, SyntaxError, EOFError, RecursionError, MemoryError) as error:
+        raise ArchiveError(f"it is not a .npy array: {error}") from error
+    if dtype.hasobject:
+        raise ArchiveError("it holds Python objects, which are not read")
+    fields = (
+        [dtype.fields[name][0] for name in dtype.names] if structured and dtype.names else [dtype]
+    )
+    if any(field.kind not in kinds or field.itemsize == 0 for field in fields):
+        raise ArchiveError(f"it holds values of type {dtype}, which are not read")
+    declared = dtype.itemsize
+    for length in shape:
+        if length < 0:
+            raise ArchiveError(f"it declares the shape {shape}")
+        declared *= int(length)
+    there = size - file.tell()
+    if declared != there:
+        raise ArchiveError(
+            f"it declares {declared:,} bytes (shape {shape}, {dtype}) but has {there:,}"
+        )
+    return shape, dtype
+
+
+def check_npz(file: BinaryIO, **limits: Any) -> list[str]:
+    """Names of the arrays in a .npz, after `check_archive` and `check_npy` of each."""
+    members = check_archive(file, **limits)
+    names = []
+    with zipfile.ZipFile(file) as archive:
+        for member in members:
+            if not member.filename.endswith(".npy"):
+                raise ArchiveError(f"its member {member.filename!r} is not an array")
+            names.append(member.filename.removesuffix(".npy"))
+            with archive.open(member) as array:
+                try:
+                    check_npy(_Counted(array), member.file_size)
+                except ArchiveError as error:
+                    raise ArchiveError(f"its array {names[-1]!r}: {error}") from error
+    file.seek(0)
+    return names
+
+
+class _Counted(io.RawIOBase):
+    """A member of an archive with `tell`, without decompressing it twice."""
+
+    def __init__(self, file: Any):
+        self._file, self._read = file, 0
+
+    def read(self, n: int = -1) -> bytes:
+        out = self._file.read(n)
+        self._read += len(out)
+        return out
+
+    def tell(self) -> int:
+        return self._read
