@@ -61,6 +61,11 @@ def make_balance(X: np.ndarray) -> Balance:
     rows = TiledMatrix(X, n_threads=1)
     with rows.threads():
         design = make_design(
-            rows, np.ones(len(X)), suspects=np.array([0]), cluster_on="all", n_bins=5, standardise=True
+            rows,
+            np.ones(len(X)),
+            suspects=np.array([0]),
+            cluster_on="all",
+            n_bins=5,
+            standardise=True,
         )
     return Balance(design.rows, design.pair_blocks)
