@@ -219,8 +219,8 @@ def test_blocks_are_made_once_and_their_folder_goes_with_them(tmp_path):
 
 def test_a_process_that_ends_takes_its_folder_along(tmp_path):
     code = (
-        "import numpy as np, sys; from unskew._readers import KeptBlocks\n"
-        f"k = KeptBlocks(lambda i: np.zeros((2, 2)), {str(tmp_path)!r}); k(0)\n"
+        "import numpy as np, sys; from unskew._data.sources import CachedBlocks\n"
+        f"k = CachedBlocks(lambda i: np.zeros((2, 2)), {str(tmp_path)!r}); k(0)\n"
         "sys.exit('on the way out')"
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)

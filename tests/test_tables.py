@@ -303,23 +303,23 @@ def test_no_gaps_no_change(rng):
 @pytest.mark.parametrize("form", ["primal", "gram"])
 def test_a_missing_value_is_in_no_bin_and_being_missing_is_a_treatment(rng, form):
     _, missing, rows, column_map, _ = gappy(rng, n=80)
-    encoded = make_design(
+    design = make_design(
         rows, np.ones(80), suspects=None, cluster_on="all", n_bins=3, standardise=True,
         column_map=column_map,
     )  # fmt: skip
-    T = encoded.treatments.indicators(rows.tile(0))
+    T = design.treatments.indicators(rows.tile(0))
     for k in range(1, 5):
-        own = T[:, encoded.treatments.column == k]
+        own = T[:, design.treatments.column == k]
         np.testing.assert_array_equal(own.sum(1), ~missing[:, k])
-        note = T[:, encoded.treatments.column == column_map.missing_indicator[k]]
+        note = T[:, design.treatments.column == column_map.missing_indicator[k]]
         np.testing.assert_array_equal(note[:, 0], missing[:, k])
-    loss = Balance(encoded.rows, encoded.pair_blocks, form=form)
+    loss = Balance(design.rows, design.pair_blocks, form=form)
     w = rng.random(80)
     total = 0.0  # the definition, pair by pair
-    for k in encoded.pair_blocks[0].features:
-        for j, column in enumerate(encoded.treatments.column):
+    for k in design.pair_blocks[0].features:
+        for j, column in enumerate(design.treatments.column):
             if column_map.source[k] != column_map.source[column]:
-                t, x = T[:, j] > 0, rows.X[:, k] / encoded.columns.sd[k]
+                t, x = T[:, j] > 0, rows.X[:, k] / design.stats.sd[k]
                 gap = np.average(x[t], weights=w[t]) - np.average(x[~t], weights=w[~t])
                 total += gap**2
     assert loss.value(w) == pytest.approx(total, rel=1e-9)
@@ -333,9 +333,9 @@ def test_a_missing_value_is_in_no_bin_and_being_missing_is_a_treatment(rng, form
 
 def test_no_pair_inside_a_source_enters_the_balance(table):
     model = DCKM(2, n_init=1, random_state=0).fit(table)
-    encoded = design_for(model, table)
-    for pairs in encoded.pair_blocks:
-        source = encoded.sources
+    design = design_for(model, table)
+    for pairs in design.pair_blocks:
+        source = design.sources
         mask = source[pairs.features][:, None] == source[pairs.treatments.column][None]
         found = np.zeros(mask.shape, bool)
         found[pairs.excluded] = True
@@ -394,8 +394,8 @@ def test_a_category_column_is_its_one_hot_columns():
 
 def test_suspects_leave_the_distance_but_not_the_balance(table):
     model = DCKM(3, suspects=["site", "seen"], n_init=1, random_state=0).fit(table)
-    encoded = design_for(model, table)
-    in_distance = {encoded.source_names[s] for s in encoded.sources[encoded.distance.columns]}
+    design = design_for(model, table)
+    in_distance = {design.source_names[s] for s in design.sources[design.distance.columns]}
     assert in_distance == set(table.columns) - {"site", "seen"}
     assert list(np.asarray(table.columns)[model.suspects_]) == ["site", "seen"]
     assert model.imbalance_ < 0.5 * model.initial_imbalance_
