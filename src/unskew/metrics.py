@@ -330,7 +330,7 @@ def silhouette_score(
     Examples
     --------
     >>> from unskew.metrics import silhouette_score
-    >>> round(silhouette([[0.0], [1.0], [10.0], [11.0]], [0, 0, 1, 1]), 3)
+    >>> round(silhouette_score([[0.0], [1.0], [10.0], [11.0]], [0, 0, 1, 1]), 3)
     0.9
     """
     _check_kind(weight_kind)
