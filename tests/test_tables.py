@@ -541,8 +541,9 @@ def test_margins_gradient_by_central_differences(rng):
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
 def test_margins_are_reached(table, kind):
     wanted = {"site": {"north": 0.3, "south": 0.4, "west": 0.3}, "smoker": {True: 0.5, False: 0.5}}
-    for model in (DCKM(3, margins=wanted, n_init=1), DecorrelationWeights(margins=wanted)):
-        model.set_params(random_state=0).fit(as_kind(table, kind))
+    clusters = DCKM(3, margins=wanted, n_init=1, random_state=0)
+    for model in (clusters, DecorrelationWeights(margins=wanted)):
+        model.fit(as_kind(table, kind))
         assert model.margin_distance_ < 0.01
         for name, shares in wanted.items():
             for value, share in shares.items():

@@ -28,6 +28,7 @@ from ._options import (
     ReadOptions,
     ReportOptions,
     RunOptions,
+    SeedOptions,
     StrengthOptions,
     SuspectOptions,
     WeightOptions,
@@ -55,6 +56,7 @@ def fit(
     strengths: StrengthOptions,
     starts: InitOptions,
     coding: EncodingOptions,
+    seeding: SeedOptions,
     reading: ReadOptions,
     checkpointing: CheckpointOptions,
 ) -> int:
@@ -76,6 +78,7 @@ def fit(
     ):
         study = make_study(run.read(data, reading), choice, bias, rows)
         parameters = _parameters(run, study, strengths, coding, starts.max_iter)
+        parameters["random_state"] = seeding.seed
         estimator = _estimator(clusters, starts, parameters)
         estimator.checkpoint = checkpointing.checkpoint
         n_restarts = 1 if starts.init.value == "principal" else estimator.n_init
@@ -221,6 +224,7 @@ def audit(
     choice: ColumnOptions,
     report: ReportOptions,
     coding: EncodingOptions,
+    seeding: SeedOptions,
     reading: ReadOptions,
 ) -> int:
     """Look before clustering: which columns predict each other, and is it worth decorrelating.
@@ -237,7 +241,7 @@ def audit(
                 suspects=study.suspects,
                 sample_weight=study.sample_weight,
                 encoder=make_encoder(study, coding),
-                random_state=coding.seed,
+                random_state=seeding.seed,
                 feature_names=None if study.table.is_frame else study.names,
             )
         _write_report(run, found, report.report)
@@ -256,6 +260,7 @@ def compare(
     strengths: StrengthOptions,
     starts: InitOptions,
     coding: EncodingOptions,
+    seeding: SeedOptions,
     reading: ReadOptions,
 ) -> int:
     """Why not just drop the column? Several methods side by side on the same table.
@@ -267,6 +272,7 @@ def compare(
     with run.outputs([data], report=report.report):
         study = make_study(run.read(data, reading), choice, bias, IdOptions())
         parameters = _parameters(run, study, strengths, coding, starts.max_iter)
+        parameters["random_state"] = seeding.seed
         for name in ("suspects", "verbose"):
             parameters.pop(name)
         with run.about(study.table.name), run.terminal.working("fitting each method"):
@@ -307,7 +313,6 @@ def _parameters(
         "n_bins": strengths.bins,
         "max_iter": max_iter,
         "n_threads": strengths.threads,
-        "random_state": coding.seed,
         "suspects": study.suspects,
         "verbose": 0 if run.terminal.quiet else 2,
     }

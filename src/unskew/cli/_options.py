@@ -265,7 +265,13 @@ class EncodingOptions:
             rich_help_panel="Method",
         ),
     ] = NumberScale.robust
-    seed: Annotated[int, Option(help="Of the random numbers.", rich_help_panel="Method")] = 0
+
+
+@dataclass(frozen=True)
+class SeedOptions:
+    seed: Annotated[
+        int, Option(help="Of the random number generator.", rich_help_panel="Method")
+    ] = 0
 
 
 @dataclass(frozen=True)
