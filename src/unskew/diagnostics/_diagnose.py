@@ -295,7 +295,7 @@ def _same_distance(view: View) -> str:
 
 def _seed(model: Any) -> int:
     """Of the rows that are drawn for pictures: the model's, where it is a number."""
-    state = model.random_state
+    state = getattr(model, "random_state", None)  # DecorrelationWeights has none
     return int(state) if isinstance(state, (int, np.integer)) else 0
 
 
