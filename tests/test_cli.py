@@ -57,8 +57,9 @@ def home(tmp_path, monkeypatch, frame):
 
 def one_line(err):
     """The error, which should be one line, without lines about progress."""
-    told = ("reading", "start ", "comparing", "writing", "warning:", "predicting", "fitting")
-    lines = [x for x in err.splitlines() if not x.split(": ", 1)[-1].startswith(told)]
+    steps = ("reading", "comparing", "writing", "warning:", "predicting", "fitting")
+    phases = ("restart ", "candidate ", "run ", "method ")
+    lines = [x for x in err.splitlines() if not x.split(": ", 1)[-1].startswith(steps + phases)]
     assert len(lines) == 1, err
     return lines[0]
 
@@ -178,7 +179,7 @@ def test_json_is_one_document_and_messages_go_elsewhere(home, unskew):
     assert found["data"]["kinds"]["site"] == "category"
     assert sum(each["size"] for each in found["result"]["clusters"]) == 160
     assert found["inputs"][0]["file"] == "data.csv"
-    assert "start 1 of 2" in err
+    assert "restart 1 of 2" in err
 
 
 def test_quiet_is_silent(home, unskew):
@@ -537,7 +538,7 @@ def test_stopped_in_the_middle_outputs_are_whole_or_absent(home, rng, number, co
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
     begin, line = time.monotonic(), b""
-    while b"start 1 of" not in line:
+    while b"restart 1 of" not in line:
         line = process.stderr.readline()
         assert time.monotonic() - begin < 60
         assert process.poll() is None, line

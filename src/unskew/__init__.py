@@ -4,6 +4,7 @@ from importlib import import_module
 
 from ._data.sources import ParquetReader
 from ._preprocessing import TableEncoder
+from ._progress import on_progress
 from .consensus import ConsensusDCKM, choose_k, choose_strengths
 from .dckm import DCKM
 from .model_file import ModelFileError, load, save
@@ -21,6 +22,7 @@ __all__ = [
     "choose_k",
     "choose_strengths",
     "load",
+    "on_progress",
     "save",
 ]
 # Entered when they are asked for: `import unskew` loads neither pictures nor clusters.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import numbers
 import os
 import warnings
@@ -35,6 +34,7 @@ from ._preprocessing import (
     make_margins,
     read_margins,
 )
+from ._progress import emit
 from ._validation import (
     abbreviate,
     check_number,
@@ -45,9 +45,6 @@ from ._validation import (
 )
 from ._weight_model import WeightModel, fit_weight_model
 from .metrics import kish_size
-
-logger = logging.getLogger("unskew")
-
 
 # Shares of the suspects are held where there are so many rows for each.
 ROWS_PER_SHARE = 10
@@ -585,19 +582,11 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             return native
         return found.to_native()
 
-    def _watcher(self, context: Any, log: bool, prefix: str = "") -> _solver.Watcher:
-        """Tell logging and scikit-learn's callbacks about each iteration."""
+    def _watcher(self, context: Any) -> _solver.Watcher:
+        """Report each iteration to listeners and to scikit-learn's callbacks."""
 
         def watch(iteration: int, terms: dict[str, float]) -> bool:
-            if log:
-                shown = ", ".join(f"{name} {value:.6g}" for name, value in terms.items())
-                logger.info(
-                    "%siteration %d: objective %.8g (%s)",
-                    prefix,
-                    iteration,
-                    sum(terms.values()),
-                    shown,
-                )
+            emit("iteration", iteration, objective=sum(terms.values()), **terms)
             if context is None:
                 return False
             step = context.subcontext(task_name="iteration")
@@ -605,34 +594,6 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             return bool(step.call_on_fit_task_end(estimator=self))
 
         return watch
-
-
-logger = logging.getLogger("unskew")
-
-
-# --------------------------------------------------------------------------------------------
-# Around a fit
-
-
-@contextmanager
-def verbose_logging(verbose: int):
-    """Let ``verbose`` be heard: at the level of its messages, and where nobody set up logging."""
-    if not verbose:
-        yield
-        return
-    level, handler = logger.level, None
-    if not logger.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-        logger.addHandler(handler)
-    if not logger.isEnabledFor(logging.INFO):
-        logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-        if handler is not None:
-            logger.removeHandler(handler)
 
 
 @contextmanager

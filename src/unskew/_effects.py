@@ -22,6 +22,7 @@ from ._arrays import add_up
 from ._balance import Effects
 from ._kmeans import Clusters, Distance, cluster_sums
 from ._preprocessing import Design
+from ._progress import emit, nested_progress
 from ._solver import (
     WEIGHT_STEPS,
     History,
@@ -522,26 +523,31 @@ def fit_candidates(
         assert weights_only is not None
         return alternate(weights_only, start, max_iter=max_iter, tol=tol, save=save, resume=resume)
 
+    emit("candidate", first, len(kinds))
     for kind in range(first, len(kinds)):
         name, distance, inside, resume = kinds[kind], plain, resume, None
         if inside is None or inside.facts["phase"] == "starts":
             if name == "regressed":
                 distance = regress_out(rows, plain, a, ridge)
-            best = best_of_restarts(
-                partial(by_weights if name == "weights" else by_kmeans, distance),
-                seeds,
-                save=nested(save, partial(pack_candidates, candidates, kind, "starts")),
-                resume=inside,
-            )
+            with nested_progress():
+                best = best_of_restarts(
+                    partial(by_weights if name == "weights" else by_kmeans, distance),
+                    seeds,
+                    save=nested(save, partial(pack_candidates, candidates, kind, "starts")),
+                    resume=inside,
+                )
             inside, fit, w = None, EffectsFit(best.clusters, distance), best.w
             if name == "weights":
                 candidates.append(assess(WEIGHTS_ONLY, best, fit, weights_only, source))
         else:
             fit, w = unpack_fit(inside, "now", plain)
         hook = nested(save, partial(pack_candidates, candidates, kind, "descent", seeds))
-        solution, fit, ended = alternate_with_effects(
-            problem, fit, w, **how, save=hook, resume=inside
-        )
+        with nested_progress():
+            solution, fit, ended = alternate_with_effects(
+                problem, fit, w, **how, save=hook, resume=inside
+            )
+        status = f"from {name}, {solution.status}"
+        emit("candidate", kind + 1, len(kinds), status=status, objective=solution.objective)
         candidates.append(assess(name, solution, fit, ended, source))
         if save is not None and kind + 1 < len(kinds):
             after = partial(pack_best, None, seeds, 0, False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import numbers
 import warnings
 from dataclasses import replace
@@ -19,15 +18,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _effects, _kmeans, _solver
-from ._base import BaseDecorrelator, rollback_on_error, verbose_logging
+from ._base import BaseDecorrelator, rollback_on_error
 from ._compat import FIT_STACKLEVEL, with_callbacks
 from ._kmeans import Clusters, Distance, check_init, init_clusters
 from ._preprocessing import Design
-from ._solver import Snapshot, nested, open_checkpoint, pack_best, unpack_best
+from ._progress import verbose_logging
+from ._solver import open_checkpoint
 from ._summaries import describe_clusters, describe_effects, summarise_clusters
 from ._validation import check_number, check_option, check_weights
-
-logger = logging.getLogger("unskew")
 
 
 class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseDecorrelator):
@@ -141,7 +139,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Whether a fit goes on where its checkpoint says: the same call after a kill ends with the
         same bits. A checkpoint of other rows or settings is an error. False: starts anew.
     verbose : int
-        1 logs each start, 2 each iteration (logger "unskew").
+        1 logs each restart, 2 each iteration (logger "unskew"); `unskew.on_progress` gives the
+        same events to a function.
 
     Attributes
     ----------
@@ -368,57 +367,33 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         return self
 
     def _fit_weights(self, design: Design, init, context, checkpoint, before, seeds):
-        rows, a, K, n_init = design.rows, design.a, self._K, seeds.size - 1
+        rows, a, K = design.rows, design.a, self._K
         fit_problem = self._make_problem(design, design.distance)
         solve = _solver.solve_paper if self.solver == "paper" else _solver.alternate
-        best, first, resume = None, 0, None
-        if before is not None:
-            first, found = before.facts["restart"], unpack_best(before)
-            best = None if found is None else _solver.Solution(**found)
-            resume = before if before.facts["begun"] else None
 
-        def snapshot(begun: bool = True) -> Snapshot:
-            return pack_best(best, seeds, number + (not begun), begun)
-
-        save = None if checkpoint is None else nested(checkpoint.save_if_due, snapshot)
-        for number, seed in enumerate(seeds[:-1]):
-            if number < first:
-                continue
+        def solve_from(seed: int, save: Any, resume: Any) -> _solver.Solution:
             sub = None
             if context is not None:
-                sub = context.subcontext(task_name="start", max_subtasks=self.max_iter)
+                sub = context.subcontext(task_name="restart", max_subtasks=self.max_iter)
                 sub.call_on_fit_task_begin(estimator=self)
-            watch = self._watcher(sub, self.verbose > 1, f"start {number + 1}, ")
-            # A list, so that nobody holds the start once the solver has left it behind.
-            start, at, n, tol = [None], resume, self.max_iter, self.tol
-            if at is None:
-                random = np.random.RandomState(seed)
-                start = [init_clusters(rows, design.distance, a, K, init, random)]
+            random = np.random.RandomState(seed)
             found = solve(
                 fit_problem.problem,
-                start.pop(),
-                max_iter=n,
-                tol=tol,
-                watch=watch,
+                None
+                if resume is not None
+                else init_clusters(rows, design.distance, a, K, init, random),
+                max_iter=self.max_iter,
+                tol=self.tol,
+                watch=self._watcher(sub),
                 save=save,
-                resume=at,
+                resume=resume,
             )
-            resume = at = None
-            if self.verbose:
-                logger.info(
-                    "start %d of %d: objective %.8g after %d iterations, %s",
-                    number + 1,
-                    n_init,
-                    found.objective,
-                    found.n_iter,
-                    found.status,
-                )
             if sub is not None:
                 sub.call_on_fit_task_end(estimator=self)
-            if best is None or found.objective < best.objective:
-                best = found
-            if checkpoint is not None and number + 1 < n_init:
-                checkpoint.save_if_due(lambda: snapshot(begun=False))
+            return found
+
+        save = None if checkpoint is None else checkpoint.save_if_due
+        best = _solver.best_of_restarts(solve_from, seeds, save, before)
         return fit_problem, best
 
     def _fit_effects(self, design: Design, init: Any, seeds: np.ndarray, context: Any) -> None:
@@ -440,7 +415,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
         sub = None
         if context is not None:
-            sub = context.subcontext(task_name="start", max_subtasks=3 * self.max_iter)
+            sub = context.subcontext(task_name="candidates", max_subtasks=3 * self.max_iter)
             sub.call_on_fit_task_begin(estimator=self)
         chosen, self.restarts_ = _effects.fit_candidates(
             fit_problem.problem,
@@ -452,15 +427,12 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             ridge=float(self.effect_ridge),
             max_iter=self.max_iter,
             tol=self.tol,
-            watch=self._watcher(sub, self.verbose > 1),
+            watch=self._watcher(sub),
             save=None if checkpoint is None else checkpoint.save_if_due,
             resume=before,
         )
         if sub is not None:
             sub.call_on_fit_task_end(estimator=self)
-        if self.verbose:
-            for each in self.restarts_:
-                logger.info("start %s: %s", each["restart"], each)
         ended = fit_problem._replace(problem=chosen.problem)
         if chosen.init != _effects.WEIGHTS_ONLY:
             # The weights did not look at the inertia: nor does predict_weights.

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from . import _solver
-from ._base import BaseDecorrelator, rollback_on_error, verbose_logging
+from ._base import BaseDecorrelator, rollback_on_error
 from ._compat import with_callbacks
+from ._progress import verbose_logging
 from ._solver import Snapshot, nested, open_checkpoint
 
 
@@ -159,7 +160,7 @@ class DecorrelationWeights(BaseDecorrelator):
             with design.rows.threads():
                 checkpoint, before, _ = open_checkpoint(self, design, np.zeros(0, dtype=np.int64))
                 fit_problem = self._make_problem(design, None)
-                watch = self._watcher(context, log=self.verbose > 0)
+                watch = self._watcher(context)
                 save = None
                 if checkpoint is not None:
                     save = nested(checkpoint.save_if_due, lambda: Snapshot({}, {"seeds": []}))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import struct
 import time
@@ -22,8 +21,7 @@ import numpy as np
 
 from .._io import check_npz, check_output, one_line, write_atomic
 from .._kmeans import Clusters
-
-logger = logging.getLogger("unskew")
+from .._progress import emit
 
 FORMAT = "unskew checkpoint 3"
 # Settings that do not change the answer: a fit may go on with others.
@@ -206,7 +204,7 @@ def open_checkpoint(model: Any, design: Any, seeds: np.ndarray) -> tuple:
             f"{model.checkpoint}: is the checkpoint of a fit with another random_state; remove it "
             "or name another (resume=False starts anew)"
         )
-    logger.info("the fit goes on from %s", model.checkpoint)
+    emit("message", status=f"continued from the checkpoint {model.checkpoint}")
     return checkpoint, before, kept
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._progress import emit, nested_progress
 from .checkpoint import SaveHook, nested, pack_best, unpack_best
 from .problem import Solution
 
@@ -21,10 +22,15 @@ def best_of_restarts(
         first, found = resume.facts["restart"], unpack_best(resume)
         best = None if found is None else Solution(**found)
         inside = resume if resume.facts["begun"] else None
-    for number in range(first, seeds.size - 1):
+    total = seeds.size - 1
+    emit("restart", first, total)
+    for number in range(first, total):
         under_way = nested(save, partial(pack_best, best, seeds, number, True))
-        found = solve(seeds[number], under_way, inside)
+        with nested_progress():
+            found = solve(seeds[number], under_way, inside)
         inside = None
+        numbers = {"objective": found.objective, "iterations": found.n_iter}
+        emit("restart", number + 1, total, status=found.status, **numbers)
         if best is None or found.objective < best.objective:
             best = found
         if save is not None and number + 2 < seeds.size:

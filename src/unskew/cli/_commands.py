@@ -81,10 +81,7 @@ def fit(
         parameters["random_state"] = seeding.seed
         estimator = _estimator(clusters, starts, parameters)
         estimator.checkpoint = checkpointing.checkpoint
-        n_restarts = 1 if starts.init.value == "principal" else estimator.n_init
-        if clusters.runs:
-            n_restarts = clusters.runs
-        seconds = _fit(run, study, estimator, n_restarts, starts.max_iter)
+        seconds = _fit(run, study, estimator)
         found = _diagnose(run, study, estimator, report, checks)
         if labels.labels is not None:
             found_for_rows = {"cluster": estimator.labels_}
@@ -146,7 +143,7 @@ def weigh(
             **_parameters(run, study, strengths, coding, steps.max_iter),
             checkpoint=checkpointing.checkpoint,
         )
-        seconds = _fit(run, study, estimator, 1, steps.max_iter)
+        seconds = _fit(run, study, estimator)
         found = _diagnose(run, study, estimator, report, checks)
         _write_weights(run, study, estimator, place)
         _write_model(run, estimator, model.model)
@@ -273,9 +270,8 @@ def compare(
         study = make_study(run.read(data, reading), choice, bias, IdOptions())
         parameters = _parameters(run, study, strengths, coding, starts.max_iter)
         parameters["random_state"] = seeding.seed
-        for name in ("suspects", "verbose"):
-            parameters.pop(name)
-        with run.about(study.table.name), run.terminal.working("fitting each method"):
+        parameters.pop("suspects")
+        with run.about(study.table.name), run.terminal.progress("fitting each method"):
             found = run_compare(
                 study.X,
                 clusters.clusters,
@@ -314,7 +310,6 @@ def _parameters(
         "max_iter": max_iter,
         "n_threads": strengths.threads,
         "suspects": study.suspects,
-        "verbose": 0 if run.terminal.quiet else 2,
     }
 
 
@@ -343,14 +338,14 @@ def _count_restarts(starts: InitOptions) -> dict[str, Any]:
     return {} if starts.n_init is None else {"n_init": starts.n_init}
 
 
-def _fit(run: Session, study: Study, estimator: Any, n_restarts: int, max_iter: int) -> float:
+def _fit(run: Session, study: Study, estimator: Any) -> float:
     table, begin = study.table, time.monotonic()
     if isinstance(table, BlockTable) and table.is_decoded_often(len(study.names)):
         run.terminal.line(
             f"unskew {run.verb}: {table.name} is decoded anew in each pass; --cache FOLDER does it "
             "once"
         )
-    with run.about(study.table.name), run.terminal.fitting(n_restarts, max_iter):
+    with run.about(study.table.name), run.terminal.progress("fitting"):
         estimator.fit(study.X, sample_weight=study.sample_weight)
     return time.monotonic() - begin
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import re
 import sys
 import time
@@ -14,7 +13,16 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from .._progress import ProgressEvent, on_progress
 
 PLAIN_EVERY = 10.0  # seconds between lines about iterations where there is no terminal
 
@@ -105,136 +113,74 @@ class Terminal:
             yield
 
     @contextlib.contextmanager
-    def fitting(self, n_restarts: int, max_iter: int) -> Iterator[None]:
-        """Progress of a fit with verbose=2, from the records of the logger "unskew"."""
+    def progress(self, words: str) -> Iterator[None]:
+        """Show the events of a computation: bars on a terminal, else lines."""
         if self.quiet:
             yield
             return
-        logger = logging.getLogger("unskew")
-        before = logger.level, logger.propagate
-        handler: Any
         with contextlib.ExitStack() as stack:
+            listener: Any = LineProgress(self)
             if self.errors.is_terminal:
-                bar = Progress(
+                bars = Progress(
                     SpinnerColumn(),
                     TextColumn("{task.description}", markup=False),
                     BarColumn(bar_width=24),
-                    TextColumn("{task.fields[left]}", markup=False),
                     TimeElapsedColumn(),
-                    TextColumn("{task.fields[terms]}", markup=False),
+                    TextColumn("{task.fields[text]}", markup=False),
                     console=self.errors,
                     transient=True,
                 )
-                self._live = stack.enter_context(bar)
+                self._live = stack.enter_context(bars)
                 stack.callback(setattr, self, "_live", None)
-                handler = LiveHandler(bar, n_restarts, max_iter)
-            else:
-                handler = PlainHandler(self, n_restarts)
-            logger.addHandler(handler)
-            logger.setLevel(logging.INFO)
-            logger.propagate = False
-            try:
-                yield
-            finally:
-                logger.removeHandler(handler)
-                logger.level, logger.propagate = before
+                listener = BarProgress(bars, words)
+            stack.enter_context(on_progress(listener))
+            yield
 
 
-class FitHandler(logging.Handler):
-    """Reads the records of a fit: iterations, and ends of starts."""
+class BarProgress:
+    """One bar per phase, the outermost first."""
 
-    iteration = re.compile(r"(?:start (\d+), )?iteration (\d+): objective (\S+) \((.*)\)$")
-    start = re.compile(r"start (\d+) of (\d+): objective (\S+) after (\d+) iterations, (.*)$")
+    def __init__(self, bars: Progress, words: str):
+        self.bars = bars
+        self.rows: list[TaskID] = [bars.add_task(words, total=None, text="")]
 
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if found := self.iteration.match(text):
-            number, step, objective, terms = found.groups()
-            self.on_iteration(int(number or 1), int(step), float(objective), terms)
-        elif found := self.start.match(text):
-            number, of, objective, steps, status = found.groups()
-            self.on_restart(int(number), int(of), float(objective), int(steps), status)
-        else:
-            self.on_other(text)
-
-    def on_iteration(self, number: int, step: int, objective: float, terms: str) -> None:
-        raise NotImplementedError
-
-    def on_restart(self, number: int, of: int, objective: float, steps: int, status: str) -> None:
-        raise NotImplementedError
-
-    def on_other(self, text: str) -> None:
-        raise NotImplementedError
-
-
-class LiveHandler(FitHandler):
-    """A bar with the terms of the objective and the time left."""
-
-    def __init__(self, bar: Progress, n_restarts: int, max_iter: int):
-        super().__init__()
-        self.bar, self.n_restarts, self.max_iter = bar, n_restarts, max_iter
-        self.begin, self.steps, self.best = time.monotonic(), [], float("inf")
-        self.task = bar.add_task("start 1", total=1.0, left="", terms="")
-
-    def on_iteration(self, number: int, step: int, objective: float, terms: str) -> None:
-        # A start takes about as many iterations as those before it.
-        typical = sum(self.steps) / len(self.steps) if self.steps else min(self.max_iter, 40)
-        share = (number - 1 + min(step / max(typical, 1), 0.95)) / self.n_restarts
-        self._show(number, share, f"objective {objective:.4f} = {_shorter(terms)}")
-
-    def on_restart(self, number: int, of: int, objective: float, steps: int, status: str) -> None:
-        self.steps.append(steps)
-        self.best = min(self.best, objective)
-        self._show(number, number / of, f"best objective {self.best:.4f}")
-
-    def on_other(self, text: str) -> None:
-        self.bar.console.print(text, soft_wrap=True)
-
-    def _show(self, number: int, share: float, terms: str) -> None:
-        spent = time.monotonic() - self.begin
-        left = ""
-        if self.steps and 0 < share < 1:
-            left = f"about {_clock(spent * (1 - share) / share)} left"
-        words = f"start {number} of {self.n_restarts}" if self.n_restarts > 1 else "fitting"
-        self.bar.update(self.task, completed=share, description=words, left=left, terms=terms)
-
-
-class PlainHandler(FitHandler):
-    """A line per start, and one now and then where starts take long."""
-
-    def __init__(self, terminal: Terminal, n_restarts: int):
-        super().__init__()
-        self.terminal, self.n_restarts, self.last = terminal, n_restarts, time.monotonic()
-
-    def on_iteration(self, number: int, step: int, objective: float, terms: str) -> None:
-        if time.monotonic() - self.last > PLAIN_EVERY:
-            of = f"start {number} of {self.n_restarts}, " if self.n_restarts > 1 else ""
-            self._print(f"{of}iteration {step}: objective {objective:.6g} = {_shorter(terms)}")
-
-    def on_restart(self, number: int, of: int, objective: float, steps: int, status: str) -> None:
-        self._print(
-            f"start {number} of {of}: objective {objective:.6g} after {steps} iterations, {status}"
+    def __call__(self, event: ProgressEvent) -> None:
+        if event.phase == "message":
+            self.bars.console.print(str(event), soft_wrap=True)
+            return
+        while len(self.rows) > event.depth + 1:
+            self.bars.remove_task(self.rows.pop())
+        while len(self.rows) < event.depth + 1:
+            self.rows.append(self.bars.add_task("", total=None, text=""))
+        of = "" if event.total is None else f" of {event.total}"
+        self.bars.update(
+            self.rows[event.depth],
+            description="  " * event.depth + f"{event.phase} {event.done}{of}",
+            completed=event.done,
+            total=event.total,
+            text=_short_text(event),
         )
 
-    def on_other(self, text: str) -> None:
-        self._print(text)
 
-    def _print(self, text: str) -> None:
+class LineProgress:
+    """A line per step of the outermost phase; of inner phases one now and then."""
+
+    def __init__(self, terminal: Terminal):
+        self.terminal, self.last = terminal, time.monotonic()
+
+    def __call__(self, event: ProgressEvent) -> None:
+        announced = event.done == 0 and event.phase != "message"
+        late = time.monotonic() - self.last > PLAIN_EVERY
+        if announced or (event.depth > 0 and not late):
+            return
         self.last = time.monotonic()
-        self.terminal.line(f"unskew {self.terminal.verb}: {text}")
+        self.terminal.line(f"unskew {self.terminal.verb}: {event}")
 
 
-def _shorter(terms: str) -> str:
-    """ "inertia 0.512345, mass 0" -> "inertia 0.512": zero terms say nothing."""
-    found = (part.rsplit(" ", 1) for part in terms.split(", "))
-    return " + ".join(f"{name} {float(value):.3f}" for name, value in found if float(value))
-
-
-def _clock(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(seconds, 1):.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min" if minutes > 9 else f"{minutes} min {rest} s"
+def _short_text(event: ProgressEvent) -> str:
+    """Numbers that are not 0, with three decimals, and the status."""
+    numbers = [f"{name} {value:.3f}" for name, value in event.numbers.items() if value]
+    return ", ".join([*numbers[:4], *([event.status] if event.status else [])])
 
 
 # Names that messages of the library use -> what the user typed.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import numbers
 import warnings
 from collections.abc import Callable, Sequence
@@ -17,19 +16,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _kmeans, _solver, _terms
-from .._base import rollback_on_error, verbose_logging, weight_model_of
+from .._base import rollback_on_error, weight_model_of
 from .._compat import FIT_STACKLEVEL, with_callbacks
 from .._data.sources import Blocks
 from .._data.tiled import TiledMatrix
 from .._kmeans import check_init, init_clusters
 from .._preprocessing import Design
+from .._progress import emit, nested_progress, verbose_logging
 from .._validation import check_number, check_option
 from .._weight_model import WeightModel
 from ..dckm import DCKM
 from . import _voting
 from ._model_selection import choose_k, choose_strengths
-
-logger = logging.getLogger("unskew")
 
 # Parameters that DCKM does not have.
 OWN = ("n_runs", "max_samples", "n_jobs")
@@ -363,6 +361,7 @@ class ConsensusDCKM(DCKM):
             for seed, strength in zip(seeds[:-1], at)
         )
         runs, labels, history = [], [], []
+        emit("run", 0, self.n_runs)
         w = np.zeros(design.rows.n)
         for r, (run, labels_r, w_r, history_r) in enumerate(found):
             runs.append(run)
@@ -370,11 +369,8 @@ class ConsensusDCKM(DCKM):
             history.append(history_r)
             w += w_r
             self._log_run(context)
-            if self.verbose:
-                logger.info(
-                    "start %d of %d: objective %.8g after %d iterations, %s",
-                    r + 1, self.n_runs, run.objective, run.n_iter, run.status,
-                )  # fmt: skip
+            numbers = {"objective": run.objective, "iterations": run.n_iter}
+            emit("run", r + 1, self.n_runs, status=run.status, **numbers)
         w /= self.n_runs
         fit_problem = inner._make_problem(design, design.distance)
         best = min(range(self.n_runs), key=lambda r: runs[r].objective)
@@ -422,8 +418,7 @@ class ConsensusDCKM(DCKM):
         self, inner: DCKM, design: Design, init: Any, seeds: Any, context: Any
     ) -> None:
         starts = check_random_state(seeds[-1]).randint(2**31 - 1, size=self.n_init + 1)
-        if self.verbose:
-            logger.info("learning effects of suspects and weights, then %d runs", self.n_runs)
+        emit("message", status=f"effects of suspects and weights, then {self.n_runs} runs")
         with design.rows.threads():
             inner._fit_effects(design, init, starts, None)
         self.restarts_ = inner.restarts_
@@ -437,11 +432,10 @@ class ConsensusDCKM(DCKM):
         ess, left = inner.effective_sample_size_, inner.imbalance_
         strength, everyone = inner._strengths()[0], np.arange(K, dtype=np.int32)
         ends, runs = [], []
+        emit("run", 0, self.n_runs)
         for r, (end, settled) in enumerate(found):
             status = "converged" if settled else "max_iter"
-            if self.verbose:
-                logger.info("run %d of %d: inertia %.6g, %s",
-                            r + 1, self.n_runs, float(w @ end.e), status)  # fmt: skip
+            emit("run", r + 1, self.n_runs, status=status, inertia=float(w @ end.e))
             ends.append(end)
             runs.append(
                 ConsensusRun(end.C, everyone, None, 1.0, strength, float(w @ end.e), inner.n_iter_,
@@ -461,8 +455,8 @@ class ConsensusDCKM(DCKM):
         explained = _explained(rows, distance, w, K)
         voters, votes, own, confidence = _voting.elect(labels, K, a, explained)
         if voters.size < len(runs):
-            logger.info("the runs ended in different optima: the best %d of %d vote",
-                        voters.size, len(runs))  # fmt: skip
+            text = f"the runs ended in different optima: the best {voters.size} of {len(runs)} vote"
+            emit("message", status=text)
         with rows.threads():
             clusters = init_clusters(rows, distance, w, K, own, None)
             status = "converged" if all(r.status == "converged" for r in runs) else "max_iter"
@@ -568,7 +562,7 @@ def one_run(inner: DCKM, design: Design, init: Any, seed: int, strength: Any, si
         if not isinstance(init, str) and init.ndim == 1:
             init = init[which]
     seeds = rng.randint(2**31 - 1, size=inner.n_init + 1)
-    with design.rows.threads(), rows.threads():
+    with design.rows.threads(), rows.threads(), nested_progress():
         fit_problem, best = inner._fit_weights(design, init, None, None, None, seeds)
         problem, clusters = fit_problem.problem, best.clusters
         weight_model, factor = None, 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import numbers
 import warnings
 from collections.abc import Iterable
@@ -13,10 +12,9 @@ import numpy as np
 from sklearn.base import clone
 
 from .._data.tables import TableBlocks, open_source
+from .._progress import emit, nested_progress
 from .._validation import check_number, check_option, check_weights
 from ..metrics import silhouette_score
-
-logger = logging.getLogger("unskew")
 
 # Candidates where none are given.
 CLUSTERS = tuple(range(2, 13))
@@ -217,7 +215,6 @@ def _choose(
         model = ConsensusDCKM(suspects=suspects)
     elif suspects is not None:
         raise ValueError("give the suspects to the model, or suspects and no model")
-    log = bool(model.verbose)
     model = clone(model).set_params(n_runs=n_runs, verbose=0)
     if random_state is not None:
         model.set_params(random_state=random_state)
@@ -230,15 +227,21 @@ def _choose(
             raise ValueError("n_clusters='auto' should be a number here; choose_k finds it first")
         model.set_params(balance_strength=None)
     found = []
+    emit("candidate", 0, len(values))
     for value in values:
         each = clone(model).set_params(**{parameter: value})
-        with warnings.catch_warnings():  # of candidates that will not be taken
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(), nested_progress():
+            warnings.simplefilter("ignore")  # of candidates that will not be taken
             each.fit(X, sample_weight=sample_weight)
         found.append(describe(each, X, value))
-        if log:
-            logger.info("%s=%g: silhouette %.3f, stability %.2f",
-                        parameter, value, found[-1].silhouette, found[-1].stability)  # fmt: skip
+        emit(
+            "candidate",
+            len(found),
+            len(values),
+            status=f"{parameter}={value:g}",
+            silhouette=found[-1].silhouette,
+            stability=found[-1].stability,
+        )
     choice = Choice(parameter, None, criterion, tuple(found))
     return Choice(parameter, choice.best_by(criterion), criterion, tuple(found))
 

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from .._data.sampling import sample_rows
+from .._progress import emit, nested_progress
 from ..baselines import DecorrelatedKMeans, DropKMeans, PCAKMeans
 from ..dckm import DCKM
 from ..metrics import effective_sample_size, silhouette_score
@@ -100,7 +101,11 @@ def compare(
     names = check_names(feature_names, X)
     model = DCKM(
         n_clusters, suspects=suspects, encoder=encoder, random_state=random_state, **dckm_parameters
-    ).fit(X, sample_weight=sample_weight)
+    )
+    emit("method", 0, len(wanted))
+    with nested_progress():
+        model.fit(X, sample_weight=sample_weight)
+    emit("method", 1, len(wanted), status=METHODS["dckm"])
     if names is not None:
         model.feature_names_in_ = names
     inspection = inspect_fit(model, X, sample_weight)
@@ -145,7 +150,14 @@ def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -
     which = [METHODS[name] for name in BASELINES if name in wanted]
     titles = {title: name for name, title in METHODS.items()}
     found = fit_baselines(model, view, X, sample_weight, which)
-    fitted = {titles[title]: (labels, None) for title, labels in found.items()}
+    fitted: dict[str, tuple] = {}
+
+    def add(name: str, *result: Any) -> None:
+        fitted[name] = result
+        emit("method", len(fitted) + 1, len(wanted), status=METHODS[name])  # DCKM is the first
+
+    for title, labels in found.items():
+        add(titles[title], labels, None)
     skipped = []
     if view.suspects is None:
         reason = "no suspects are named"
@@ -160,20 +172,22 @@ def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -
             method = DecorrelatedKMeans(
                 K, weights="converged", suspects=view.suspects, cluster_on=model.cluster_on, **how
             ).fit(matrix, sample_weight=view.a)
-            fitted["two-step"] = (method.labels_, method.weights_)
+            add("two-step", method.labels_, method.weights_)
         if "pca" in wanted and sample_weight is not None:
             skipped.append((METHODS["pca"], "it cannot weigh rows, and design weights are given"))
         elif "pca" in wanted:
-            fitted["pca"] = (PCAKMeans(K, **how).fit(matrix).labels_, None)
+            add("pca", PCAKMeans(K, **how).fit(matrix).labels_, None)
         if "uncorrelated" in wanted:
             method = DropKMeans(K, **how).fit(matrix, sample_weight=view.a)
-            fitted["uncorrelated"] = (method.labels_, None)
+            add("uncorrelated", method.labels_, None)
         dense = view.suspects is not None and not view.rows.sparse
         if "both" in wanted and dense and model.adjust == "weights":
-            both = clone(model).set_params(adjust="both").fit(X, sample_weight=sample_weight)
+            both = clone(model).set_params(adjust="both")
+            with nested_progress():
+                both.fit(X, sample_weight=sample_weight)
             # Of corrected columns, as its own report has it: the view is of those as they are.
             left = both.imbalance_ / both.initial_imbalance_ if both.initial_imbalance_ > 0 else 1.0
-            fitted["both"] = (both.labels_, both.weights_, left)
+            add("both", both.labels_, both.weights_, left)
     fitted["dckm"] = (model.labels_, model.weights_)
     return fitted, tuple(skipped)
 
