@@ -58,7 +58,7 @@ def home(tmp_path, monkeypatch, frame):
 def one_line(err):
     """The error, which should be one line, without lines about progress."""
     steps = ("reading", "comparing", "writing", "warning:", "predicting", "fitting")
-    phases = ("restart ", "candidate ", "run ", "method ")
+    phases = ("restart ", "candidate ", "initialization ", "run ", "method ")
     lines = [x for x in err.splitlines() if not x.split(": ", 1)[-1].startswith(steps + phases)]
     assert len(lines) == 1, err
     return lines[0]

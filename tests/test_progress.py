@@ -76,10 +76,10 @@ def test_weights_report_their_iterations(data):
     assert {(e.phase, e.depth) for e in events} == {("iteration", 0)}
 
 
-def test_effects_report_candidates(data):
+def test_effects_report_their_initializations(data):
     model = DCKM(3, suspects=data.suspects, adjust="both", n_init=2, random_state=0)
     events = events_of(lambda: model.fit(data.X))
-    assert is_complete(events, "candidate", 3)
+    assert is_complete(events, "initialization", 3)
     assert [(e.done, e.depth) for e in events if e.phase == "restart"] == 3 * [
         (0, 1), (1, 1), (2, 1)
     ]  # fmt: skip

@@ -523,7 +523,7 @@ def fit_candidates(
         assert weights_only is not None
         return alternate(weights_only, start, max_iter=max_iter, tol=tol, save=save, resume=resume)
 
-    emit("candidate", first, len(kinds))
+    emit("initialization", first, len(kinds))
     for kind in range(first, len(kinds)):
         name, distance, inside, resume = kinds[kind], plain, resume, None
         if inside is None or inside.facts["phase"] == "starts":
@@ -547,7 +547,7 @@ def fit_candidates(
                 problem, fit, w, **how, save=hook, resume=inside
             )
         status = f"from {name}, {solution.status}"
-        emit("candidate", kind + 1, len(kinds), status=status, objective=solution.objective)
+        emit("initialization", kind + 1, len(kinds), status=status, objective=solution.objective)
         candidates.append(assess(name, solution, fit, ended, source))
         if save is not None and kind + 1 < len(kinds):
             after = partial(pack_best, None, seeds, 0, False)

@@ -142,19 +142,20 @@ class BarProgress:
 
     def __init__(self, bars: Progress, words: str):
         self.bars = bars
-        self.rows: list[TaskID] = [bars.add_task(words, total=None, text="")]
+        self.rows: list[tuple[int, TaskID]] = [(0, bars.add_task(words, total=None, text=""))]
 
     def __call__(self, event: ProgressEvent) -> None:
         if event.phase == "message":
-            self.bars.console.print(str(event), soft_wrap=True)
+            if event.depth == 0:
+                self.bars.console.print(str(event), soft_wrap=True)
             return
-        while len(self.rows) > event.depth + 1:
-            self.bars.remove_task(self.rows.pop())
-        while len(self.rows) < event.depth + 1:
-            self.rows.append(self.bars.add_task("", total=None, text=""))
+        while self.rows[-1][0] > event.depth:
+            self.bars.remove_task(self.rows.pop()[1])
+        if self.rows[-1][0] < event.depth:
+            self.rows.append((event.depth, self.bars.add_task("", total=None, text="")))
         of = "" if event.total is None else f" of {event.total}"
         self.bars.update(
-            self.rows[event.depth],
+            self.rows[-1][1],
             description="  " * event.depth + f"{event.phase} {event.done}{of}",
             completed=event.done,
             total=event.total,
@@ -179,7 +180,11 @@ class LineProgress:
 
 def _short_text(event: ProgressEvent) -> str:
     """Numbers that are not 0, with three decimals, and the status."""
-    numbers = [f"{name} {value:.3f}" for name, value in event.numbers.items() if value]
+    numbers = [
+        f"{name} {value}" if isinstance(value, int) else f"{name} {value:.3f}"
+        for name, value in event.numbers.items()
+        if value
+    ]
     return ", ".join([*numbers[:4], *([event.status] if event.status else [])])
 
 
