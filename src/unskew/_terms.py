@@ -1,4 +1,4 @@
-"""The other terms: closed forms of w and of the squared distances e."""
+"""Terms of the objective other than the balance: functions of w and of squared distances e."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 def inertia(w: np.ndarray, e: np.ndarray) -> float:
     """sum_i w_i ||x_i - C[labels_i]||^2; its derivative in w_i is e_i.
 
-    Only e enters, so an additive effect of the suspects changes how e is computed and nothing here.
+    Only e enters, so effects of the suspects change how e is computed but not this term.
     """
     return float(w @ e)
 
@@ -18,18 +18,18 @@ def inertia(w: np.ndarray, e: np.ndarray) -> float:
 def spread(w: np.ndarray, inverse_a: np.ndarray) -> float:
     """sum_i a_i m_i^2 = sum_i w_i^2 / a_i: ||w||^2 where a = 1. Derivative 2 w_i / a_i.
 
-    Written with a, a row of weight 2 is the row twice.
+    With the division by a, a row of weight 2 is equivalent to the row twice.
     """
     return float((w * w) @ inverse_a)
 
 
 def mass(w: np.ndarray) -> float:
-    """(sum(w) - 1)^2, the paper's guard against vanishing weights; derivative 2 (sum(w) - 1)."""
+    """(sum(w) - 1)^2, the paper's term against vanishing weights; derivative 2 (sum(w) - 1)."""
     return float(w.sum() - 1.0) ** 2
 
 
 def effective_share(w: np.ndarray, inverse_a: np.ndarray, N: float) -> float:
-    """sum(a m)^2 / (N sum(a m^2)): 1 for equal multipliers, 1/n when one row has it all."""
+    """sum(a m)^2 / (N sum(a m^2)): 1 for uniform weights, 1/n if one row has all the weight."""
     squares = spread(w, inverse_a)
     return float(w.sum()) ** 2 / (N * squares) if squares > 0 else 0.0
 

@@ -1,4 +1,4 @@
-"""The mathematics of DCKM: what each term of the objective is, as sums over rows that add.
+"""The balance loss and its gradient, from sums over tiles of rows.
 
 Glossary (letters of the paper where it has one)
     X        n x d   data                       T        n x t   treatment indicators in {0, 1}
@@ -7,9 +7,9 @@ Glossary (letters of the paper where it has one)
     S        d x t   X' diag(w) T               x        d       X' w
     s, c     t       T' w and W - s: total weight of the treated and of the control group
     D        d x t   mean of feature k among the treated of j minus its mean among the controls
-    C        K x d   centres                    e        n       squared distance to the own centre
+    C        K x d   centres                    e        n       squared distance to its centre
 
-A term knows no estimator and no file. It is given ``rows``, which hands out tiles of X through
+A term does not depend on estimators or files. It is given ``rows``, which passes tiles of X to
 ``rows.map(kernel, ...)`` in a fixed order; partial sums are added in that order, in float64, so the
 result does not depend on the number of threads.
 """

@@ -15,17 +15,17 @@ from .._buffers import buffer
 from .primal import GradientCoefs, PrimalBalance, _product, times_weight
 from .treatments import Pairs, group_rates
 
-# Entries of the pieces of a triangle that a thread works on: few, for threads that make many short
-# calls wait for each other.
+# Entries of the parts of a triangle that a thread processes: not smaller, because threads that make
+# many short calls block each other.
 PIECE = 2**17
-# Columns of the blocks in which the triangle multiplies rows.
+# Columns of the blocks in which the triangle is multiplied with rows.
 BLOCK = 200
-# Entries of the sums of all tiles that are held together rather than added as they come.
+# Maximum entries of the sums of all tiles that are kept together rather than added one by one.
 FEW_SUMS = 2**23
 
 
 def _sums(T: np.ndarray, w: np.ndarray, W: float) -> tuple:
-    """S and s of some rows, divided by W."""
+    """S and s of a tile, divided by W."""
     w = w / W
     wT = times_weight(T, np.sqrt(w)[:, None].astype(T.dtype))
     return wT.T @ wT, weighted_sum(w, T)
@@ -34,7 +34,7 @@ def _sums(T: np.ndarray, w: np.ndarray, W: float) -> tuple:
 def _gradient(T: np.ndarray, coefs: GradientCoefs) -> np.ndarray:
     upper, v, _, const = coefs
     out = T @ v + const
-    # Blocks of columns of the triangle: T_i upper T_i' without the product with its zeros.
+    # T_i upper T_i' by blocks of columns of the triangle, skipping most of its zeros.
     for k, stop in even_ranges(T.shape[1], BLOCK):
         out += row_products(_product(T[:, :stop], upper[:stop, k:stop]), T[:, k:stop])
     return out
@@ -49,7 +49,7 @@ def _tile_gradient(pairs: Pairs, tile: np.ndarray, coefs: GradientCoefs) -> np.n
 
 
 class Rates(NamedTuple):
-    """What turns C into H, and the sums over its pairs into value and gradient."""
+    """Factors that map C to H, and sums over pairs to value and gradient."""
 
     share: np.ndarray
     inverse_s: np.ndarray
@@ -66,8 +66,8 @@ class Rates(NamedTuple):
         return cls(share, inverse_s, inverse_c, share.astype(dtype), ours, theirs)
 
     def times(self, C: np.ndarray, rows: slice, columns: slice) -> tuple[np.ndarray, tuple]:
-        """H of these rows and columns, in memory that the next piece uses again, and what its pairs
-        add to H s: of its columns, and of its rows."""
+        """H of these rows and columns, in a buffer that the next part overwrites, and its
+        contributions to H s: for its columns, and for its rows."""
         out = buffer("shift", C.shape, C.dtype)
         H = np.matmul(self.ours[rows], self.theirs[:, columns], out=out)
         H *= C
@@ -83,30 +83,31 @@ class Rates(NamedTuple):
 
 
 def squares(C: np.ndarray, indicators_by_column: np.ndarray, of_columns: np.ndarray) -> tuple:
-    """What the pairs of C add to u, given scale^2 of its sides: of its columns, and of its rows."""
+    """Contributions of C to u, given scale^2 of its rows and columns: for its columns, and for its
+    rows."""
     C2 = np.multiply(C, C, out=buffer("C2", C.shape, C.dtype))
     return indicators_by_column @ C2, C2 @ of_columns
 
 
 class BinaryPrimalBalance(PrimalBalance):
-    """PrimalBalance of two-valued columns given each other.
+    """PrimalBalance where all features are two-valued and are the treatments.
 
-    With x_k = low_k + gap_k T_k, D is gap_k times D of the indicators, so T alone is read, S is
+    With x_k = low_k + range_k T_k, D is range_k times D of the indicators, so only T is read, S is
     symmetric (half the operations: a rank-k update of sqrt(w) T) and s is its diagonal. With S and
     s divided by W,
-        C = S - s s', 0 where masked         r_j = 1/s_j + 1/(1 - s_j)       D_kj = scale_k r_j C_kj
+        C = S - s s', 0 where excluded       r_j = 1/s_j + 1/(1 - s_j)       D_kj = scale_k r_j C_kj
         balance  = sum_j r_j^2 u_j,          u_j = sum_k scale_k^2 C_kj^2
         gradient = (T_i H T_i' + T_i (b - 2 H s) + const) / W
                    H_kj = C_kj (scale_k^2 r_j^2 + r_k^2 scale_j^2)
                    b_j = 2 r_j u_j (1/(1 - s_j)^2 - 1/s_j^2),  const = s'H s - 2 balance - b.s
-    C and H are symmetric: one triangle of each is made, and T_i H T_i' is twice that of the
+    C and H are symmetric: one triangle of each is computed, and T_i H T_i' is twice that of the
     triangle (half the operations again).
     """
 
     def __init__(self, rows: Any, pairs: Pairs) -> None:
         super().__init__(rows, replace(pairs, scale=pairs.scale * pairs.range))
         d = pairs.features.size
-        # Pieces of about one area: rows further down are shorter.
+        # Parts of about equal area: rows further down are shorter.
         count = max(1, d * d // 2 // PIECE)
         count += count % 2 if count > 1 else 0
         ends = d - d * np.sqrt(1 - np.arange(count + 1) / count)
@@ -115,7 +116,7 @@ class BinaryPrimalBalance(PrimalBalance):
         tallest = int(np.diff(ends).max(initial=0))
         self._above = np.triu(np.ones((tallest, tallest), dtype=rows.dtype), 1)
         k, j = self._excluded
-        self._masked_above = k[k < j], j[k < j]
+        self._excluded_above = k[k < j], j[k < j]
 
     def _parts(self, w: np.ndarray, W: float = 1.0) -> Iterator[tuple]:
         if not self._keep:
@@ -134,7 +135,7 @@ class BinaryPrimalBalance(PrimalBalance):
         return out
 
     def _sides(self) -> tuple[np.ndarray, np.ndarray]:
-        """The indicators; features are not read here."""
+        """The indicators, in place of the features too."""
         if self._kept is None:
             T = np.empty((self.rows.n, len(self.pairs.treatments)), dtype=self.rows.dtype)
             parts = self.rows.map(self.pairs.treatments.indicators)
@@ -148,19 +149,19 @@ class BinaryPrimalBalance(PrimalBalance):
         return [S, s, s]
 
     def _summands(self, w: np.ndarray, W: float) -> tuple[list[np.ndarray], np.ndarray]:
-        """Matrices that add up to S / W, in this order, and s / W."""
+        """Matrices whose sum, in this order, is S / W, and s / W."""
         parts, count = self._parts(w, W), len(self.rows.bounds)
-        # One group: in order, as ``total`` adds it. Held together if the matrices are small.
-        held = min(FEW_SUMS // max(1, self.pairs.features.size**2), count)
-        if count > 1 and self.rows.groups == [held]:
+        # A single group is added in order, as in ``total``, so small matrices may be kept apart.
+        most = min(FEW_SUMS // max(1, self.pairs.features.size**2), count)
+        if count > 1 and self.rows.groups == [most]:
             few = list(parts)
             return [S for S, _ in few], add_up((s,) for _, s in few)[0]
         S, s = self.rows.total(parts) if count > 1 else next(iter(parts))
         return [S], s.astype(np.float64)
 
     def _covariance(self, summands: list, share: np.ndarray, k: int, stop: int) -> np.ndarray:
-        """C of rows k..stop and columns k.., 0 where k >= j or masked; in memory that the next
-        piece uses again. S is rounded to the dtype of the data once, however it was added."""
+        """C of rows k..stop and columns k.., 0 where k >= j or excluded; in a buffer that the next
+        part overwrites. S is rounded to the dtype of the data once, after all additions."""
         dtype, shape = self.rows.dtype, (stop - k, share.size - k)
         parts = [M[k:stop, k:] for M in summands]
         C = buffer("C", shape, dtype)
@@ -178,14 +179,14 @@ class BinaryPrimalBalance(PrimalBalance):
         share_, shift = share.astype(dtype), buffer("shift", shape, dtype)
         np.subtract(S, np.multiply(share_[k:stop, None], share_[k:], out=shift), out=C)
         C[:, : stop - k] *= self._above[: stop - k, : stop - k]
-        rows, columns = self._masked_above
+        rows, columns = self._excluded_above
         inside = slice(*np.searchsorted(rows, [k, stop]))
         if inside.start < inside.stop:
             C[rows[inside] - k, columns[inside] - k] = 0.0
         return C
 
     def _over_triangle(self, parts: Iterable[tuple]) -> np.ndarray:
-        """Sums over all pairs, from (of columns, of rows) of each piece of the triangle."""
+        """Sums over all pairs, from (of columns, of rows) of each part of the triangle."""
         total = np.zeros(self.pairs.features.size)
         for (k, stop), (of_columns, indicators_by_column) in zip(self._triangle, parts):
             total[k:] += of_columns
@@ -224,8 +225,8 @@ class BinaryPrimalBalance(PrimalBalance):
         return value, self._coefs(upper, v / W, np.zeros(0), const / W)
 
     def _on_threads(self, function: Any) -> Iterable[Any]:
-        """function of the pieces of the triangle, in order, several to a task: waking a thread
-        costs as much as a piece."""
+        """function of the parts of the triangle, in order, several per task: waking a thread costs
+        as much as one part."""
         run, size = getattr(self.rows, "run", map), min(-(-len(self._triangle) // 4), 8)
         tasks = [self._triangle[i : i + size] for i in range(0, len(self._triangle), size)]
         return chain.from_iterable(run(lambda task: [function(*piece) for piece in task], tasks))

@@ -1,4 +1,4 @@
-"""The balance loss for more columns than rows, and for more than fit: no d x t matrix."""
+"""The balance loss for more columns than rows, without a d x t matrix."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from .._arrays import add_up, row_products, weighted_sum
 from .._buffers import buffer
 from .treatments import LARGEST_MATRIX, Pairs, group_rates
 
-# Entries of the rows x treatments matrices that a thread works on: a few of them fit its cache.
-# But not fewer columns than this: narrow products are slow.
+# Entries of the rows x treatments matrices that a thread processes: a few of them fit its cache.
+# But at least NARROWEST columns, because narrow products are slow.
 CHUNK, NARROWEST = 2**16, 256
 
 
 class GramBalance:
-    """The same numbers for n < d: n**2 t operations instead of n d t.
+    """The balance loss for n < d: n**2 t operations instead of n d t.
 
     With A = T/s - (1-T)/c (n x t) and M = X X' of the scaled features, D = X' diag(w) A and
-    ||D||^2 = sum_ij w_i A_ij P_ij,  P = M diag(w) A,  less the masked entries, computed exactly: a
-    two-valued column given itself differs by its gap whatever the weights, others are evaluated.
-    Treatments are taken a column chunk at a time.
+    ||D||^2 = sum_ij w_i A_ij P_ij,  P = M diag(w) A,  minus the excluded entries, computed exactly:
+    for a two-valued column and its own treatment D is its range for all weights; other excluded
+    entries are evaluated. Treatments are processed in chunks of columns.
     """
 
     form = "gram"
@@ -42,7 +42,8 @@ class GramBalance:
             pairs.treatments.column[j] == pairs.features[k], pairs.range[k], np.nan
         )
         fixed = np.isfinite(own_range)
-        # What masked two-valued columns add to ||D||^2, per treatment; zero where it is one-sided.
+        # Contribution of excluded two-valued columns to ||D||^2, per treatment; it is 0 where the
+        # treatment is one-sided.
         self.fixed = np.zeros(len(pairs.treatments))
         np.add.at(self.fixed, j[fixed], (own_range * pairs.scale[k])[fixed] ** 2)
         self.excluded = [
@@ -52,7 +53,7 @@ class GramBalance:
         ]
 
     def _keep(self) -> list[np.ndarray] | None:
-        """The indicators where they are no larger than the other matrices allowed here."""
+        """The indicators of all chunks, where they have at most LARGEST_MATRIX entries."""
         if self.rows.n * len(self.pairs.treatments) > LARGEST_MATRIX:
             return None
         return [self._indicators(number) for number in range(len(self.chunks))]
@@ -62,7 +63,7 @@ class GramBalance:
         return treatments.indicators_by_column(self.rows).astype(self.rows.dtype)
 
     def _features(self, k: np.ndarray) -> np.ndarray:
-        """Scaled feature columns, centred: D does not see the shift, rounding does."""
+        """Scaled and centred feature columns: D is invariant to the shift, its rounding is not."""
         F, dtype = self.rows.columns(self.pairs.features[k]), self.rows.dtype
         F -= self.pairs.centre[k].astype(dtype)
         F *= self.pairs.scale[k].astype(dtype)

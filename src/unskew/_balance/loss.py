@@ -1,4 +1,4 @@
-"""The balance loss of several blocks of pairs, each in the form that suits its shape."""
+"""The balance loss of several blocks of pairs, in the cheapest form for each block."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .gram import GramBalance
 from .primal import PrimalBalance, SparsePrimalBalance
 from .treatments import LARGEST_MATRIX, Pairs
 
-# At most this many columns of a sparse tile are made dense.
+# Maximum number of columns of a sparse tile that are made dense.
 NARROW = 64
 
 
 class Term(Protocol):
-    """What the solver needs of a balance loss."""
+    """Interface of a balance loss."""
 
     form: str
 
@@ -26,10 +26,10 @@ class Term(Protocol):
 
 
 class Balance:
-    """The balance loss, summed over blocks of D; the form of each block is chosen by its shape.
+    """The balance loss, summed over blocks of D; the form of each block depends on its shape.
 
-    form = "auto" takes the cheaper of two exact forms: "gram" where n < d and an n x n matrix fits
-    in memory, "primal" otherwise. Or name one of them.
+    form = "auto" selects the cheaper of two exact forms: "gram" where n < d and an n x n matrix
+    fits in memory, "primal" otherwise. Or pass one of them.
     """
 
     def __init__(self, rows: Any, pair_blocks: list[Pairs], *, form: str = "auto"):
@@ -57,7 +57,7 @@ def make_balance(rows: Any, pairs: Pairs, form: str) -> Term:
     n, d, t = rows.n, pairs.features.size, len(pairs.treatments)
     fits = d * t <= LARGEST_MATRIX
     if form == "auto":
-        # X X' costs n n d once, which about twenty evaluations have to repay.
+        # X X' costs n n d once, which is amortised over about twenty evaluations.
         saves = n * (t + d / 20) < d * t and n * n <= LARGEST_MATRIX
         form = "gram" if saves and rows.in_memory else "primal"
     if form == "gram":
@@ -65,9 +65,9 @@ def make_balance(rows: Any, pairs: Pairs, form: str) -> Term:
     if not fits:
         raise ValueError(
             f"the balance of {d:,} columns with {t:,} indicators of other columns needs a matrix "
-            f"of {d * t:,} entries; at most {LARGEST_MATRIX:,} fit. Name suspects=[...], whose "
-            "balance is linear in the number of columns, or reduce the columns, for example with "
-            "unskew.feature_selection or a PCA"
+            f"of {d * t:,} entries; at most {LARGEST_MATRIX:,} are allowed. Set suspects=[...], "
+            "whose balance is linear in the number of columns, or reduce the columns, for example "
+            "with unskew.feature_selection or a PCA"
         )
     if pairs.symmetric:
         return BinaryPrimalBalance(rows, pairs)
@@ -77,5 +77,5 @@ def make_balance(rows: Any, pairs: Pairs, form: str) -> Term:
 
 
 def contrast(rows: Any, pairs: Pairs, w: np.ndarray) -> np.ndarray:
-    """D itself, features x treatments, scaled, 0 where excluded: for diagnostics, not for fits."""
+    """D, features x treatments, scaled, 0 where excluded: for diagnostics."""
     return PrimalBalance(rows, pairs).contrast(w)

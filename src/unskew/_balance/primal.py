@@ -1,4 +1,4 @@
-"""The balance loss from its d x t sums: the form for most data."""
+"""The balance loss from its d x t sums: the default form."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .._arrays import row_products, sum_of_squares, take_columns, weighted_sum
 from .._buffers import buffer
 from .treatments import Pairs, group_rates
 
-# Features and indicators that would have to be copied or computed in each pass are kept, whole, up
-# to this many bytes.
+# Features and indicators that would be copied or computed again in each pass are kept in memory, up
+# to this number of bytes.
 KEPT_BYTES = 2**27
-# Entries of the pieces in which d x t matrices are worked on: they stay in a core's cache.
+# Entries of the parts in which d x t matrices are processed, so that they fit a core's cache.
 PIECE = 2**16
 
 
 def sums_of(F: np.ndarray, T: np.ndarray, w: np.ndarray) -> tuple:
-    """S, s and x of some rows; w is multiplied into the narrower side."""
+    """S, s and x of a tile; w is multiplied into the narrower of F and T."""
     w_ = w[:, None].astype(T.dtype)
     if F.shape[1] >= T.shape[1]:
         return F.T @ times_weight(T, w_), weighted_sum(w, T), weighted_sum(w, F)
@@ -29,12 +29,13 @@ def sums_of(F: np.ndarray, T: np.ndarray, w: np.ndarray) -> tuple:
 
 
 def times_weight(M: np.ndarray, w_: np.ndarray) -> np.ndarray:
-    """diag(w) M, for a moment."""
+    """diag(w) M, in a buffer."""
     return np.multiply(M, w_, out=buffer("times", M.shape, M.dtype))
 
 
 def gradient_of(F: np.ndarray, T: np.ndarray, coefs: GradientCoefs) -> np.ndarray:
-    """The wider side is read once: v (or h) is one more column of the product."""
+    """Gradient of a tile. The wider of F and T is read once: v (or h) is one more column of the
+    product."""
     Q, v, h, const = coefs
     if F.shape[1] < T.shape[1]:
         G = _product(T, np.vstack([Q, v]).T)
@@ -47,7 +48,7 @@ def _product(M: np.ndarray, Q: np.ndarray) -> np.ndarray:
     return np.matmul(M, Q, out=buffer("product", (M.shape[0], Q.shape[1]), M.dtype))
 
 
-# What a task gets besides a tile: the pairs, no rows.
+# Kernels of a task take the pairs and a tile, so that no rows are pickled with them.
 def _tile_sums(pairs: Pairs, tile: np.ndarray, w: np.ndarray) -> tuple:
     return sums_of(*_both_sides(pairs, tile), w)
 
@@ -57,8 +58,9 @@ def _tile_gradient(pairs: Pairs, tile: np.ndarray, coefs: GradientCoefs) -> np.n
 
 
 def _both_sides(pairs: Pairs, tile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Features and indicators, rows next to each other as in those that are kept: BLAS adds a view
-    with gaps in another order, and a file would not have the bits of its array."""
+    """Features and indicators as contiguous arrays, like those kept in memory: BLAS sums a strided
+    view in another order, and results for a file and for its array would differ in the last
+    digits."""
     sides = pairs.features_of(tile), pairs.treatments.indicators(tile)
     return tuple(  # type: ignore[return-value]
         side if side.flags.c_contiguous else _packed(side, name)
@@ -73,7 +75,7 @@ def _packed(side: np.ndarray, name: str) -> np.ndarray:
 
 
 class GradientCoefs(NamedTuple):
-    """What the derivative in a row's weight needs besides the row; letters as in PrimalBalance."""
+    """Coefficients of the gradient as a function of a row; letters as in PrimalBalance."""
 
     Q: np.ndarray
     v: np.ndarray
@@ -84,12 +86,12 @@ class GradientCoefs(NamedTuple):
 class PrimalBalance:
     """balance(w) = sum of D**2 from the d x t sums S = X' diag(w) T.
 
-    D[k, j]  = scale_k (S_kj (1/s_j + 1/c_j) - x_k / c_j), 0 where masked
+    D[k, j]  = scale_k (S_kj (1/s_j + 1/c_j) - x_k / c_j), 0 where excluded
     gradient = per row i  sum_j T_ij ((X Q)_ij (1/s_j + 1/c_j) + v_j) - X_i . h + const
                Q = 2 D scale,  p_j = sum_k Q_kj S_kj / s_j,  q_j = sum_k Q_kj (x_k - S_kj) / c_j
                v_j = -(p_j / s_j + q_j / c_j),  h = Q (1/c),  const = sum_j q_j / c_j
     Cost: one product of 2 n d t operations for the value, one more for the gradient. Sums over
-    tiles are in float64; the d x t matrices made of them are in the dtype of the data.
+    tiles are in float64; the d x t matrices computed from them are in the dtype of the data.
     """
 
     form = "primal"
@@ -106,7 +108,7 @@ class PrimalBalance:
         self._excluded = k[order], j[order]
 
     def _worth_keeping(self) -> bool:
-        """Whether sides of tiles are copies or computed, and small enough to keep."""
+        """Whether F and T are copies or computed, and small enough to keep."""
         rows, pairs = self.rows, self.pairs
         if type(getattr(rows, "X", None)) is not np.ndarray:
             return False
@@ -158,12 +160,12 @@ class PrimalBalance:
         return [S.astype(self.rows.dtype, copy=False), *(v.astype(np.float64) for v in vectors)]
 
     def _in_pieces(self, function: Any) -> Iterable[Any]:
-        """function(first row, last row) for pieces of d x t matrices, in order, on the threads."""
+        """function(first row, last row) for parts of d x t matrices, in order, on the threads."""
         run = getattr(self.rows, "run", map)
         return run(lambda piece: function(*piece), self._pieces)
 
     def _piece_of_D(self, S: np.ndarray, x: np.ndarray, rates: tuple, k: int, stop: int):
-        """Rows k..stop of D, in memory that the next piece uses again."""
+        """Rows k..stop of D, in a buffer that the next part overwrites."""
         both, inverse_c, scale = rates
         D = np.multiply(S[k:stop], both, out=buffer("D", S[k:stop].shape, S.dtype))
         shift = buffer("shift of D", D.shape, D.dtype)
@@ -183,7 +185,7 @@ class PrimalBalance:
         )  # fmt: skip
 
     def contrast(self, w: np.ndarray) -> np.ndarray:
-        """D itself."""
+        """The matrix D."""
         S, s, x = self._total(w)
         _, _, rates = self._rates(float(w.sum()), s)
         return self._piece_of_D(S, x.astype(self.rows.dtype), rates, 0, S.shape[0]).copy()
@@ -207,7 +209,7 @@ class PrimalBalance:
         return value, self.gradient_from(coefs)
 
     def value_and_coefs(self, w: np.ndarray) -> tuple[float, GradientCoefs]:
-        """The value, and all that the derivative in a row's weight needs besides the row."""
+        """The value, and the coefficients of the gradient as a function of a row."""
         S, s, x = self._total(w)
         inverse_s, inverse_c, rates = self._rates(float(w.sum()), s)
         both, _, scale = rates
@@ -237,8 +239,8 @@ class PrimalBalance:
 
 
 class SparsePrimalBalance(PrimalBalance):
-    """PrimalBalance on CSR rows where one side is narrow, as with a few suspects: only that side
-    is made dense, so a tile costs its stored entries."""
+    """PrimalBalance on CSR rows where F or T is narrow, as with a few suspects: only the narrow one
+    is made dense, so the cost of a tile is proportional to its stored entries."""
 
     def _parts(self, w: np.ndarray) -> Iterator[tuple]:
         return self.rows.map(partial(_sparse_sums, self.pairs), w, dense=False, additive=True)

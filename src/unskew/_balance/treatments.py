@@ -1,4 +1,4 @@
-"""Treatments, pairs of columns to balance, and sums that add. Letters: see the glossary."""
+"""Treatments, effects, and pairs of columns to balance. Letters: see the glossary."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .._arrays import csr_of, take_columns
 class Treatments:
     """Treatment j is ``above[j] < X[:, column[j]] <= upto[j]``; a two-valued column needs one.
 
-    ``as_is`` says that the columns are 0/1 as they stand, so that T need not be computed.
-    ``missing_indicator`` (dense data only) names for each j the 0/1 column that says where the
-    value is missing, -1 for none: a missing value is in no interval, whatever stands in its place.
+    ``as_is``: the columns are 0/1, so T need not be computed. ``missing_indicator`` (dense data
+    only): for each j the 0/1 column that is 1 where the value is missing, -1 for none; a missing
+    value is in no interval, whatever number is stored for it.
     """
 
     column: np.ndarray
@@ -56,7 +56,7 @@ class Treatments:
         )
 
     def indicators_by_column(self, rows: Any) -> np.ndarray:
-        """Which rows each stands for, n x t, read by whole columns: for the form with n < d."""
+        """Indicators of all rows, n x t, computed from whole columns: for GramBalance."""
         treated = self.within(rows.columns(self.column))
         j = self._with_missing
         if j.size:
@@ -64,7 +64,7 @@ class Treatments:
         return treated
 
     def within(self, values: np.ndarray, j: Any = slice(None)) -> np.ndarray:
-        """Whether each value is one that treatment j stands for."""
+        """Whether each value is in the interval of treatment j."""
         above, upto = self.above[j], self.upto[j]
         inside = values > above
         if np.isfinite(upto).any():
@@ -74,7 +74,7 @@ class Treatments:
     def sparse_indicators(self, tile: sp.csr_array) -> SparseIndicators:
         """Indicators of a CSR tile as (value where X is 0) + (correction at stored entries)."""
         base = ((self.above < 0) & (self.upto >= 0)).astype(tile.dtype)
-        # Treatments are listed column by column; the b-th of a column is at first + b.
+        # Treatments are sorted by column; the b-th of a column is at first + b.
         order = np.argsort(self.column, kind="stable")
         count = np.bincount(self.column, minlength=tile.shape[1])
         if count.min(initial=1) == 1 == count.max(initial=1):  # one each: entries stay in place
@@ -119,14 +119,14 @@ class SparseIndicators(NamedTuple):
 
 @dataclass(frozen=True)
 class Effects:
-    """What the suspects of a row add to its other columns: B'(z - mean), linear in z.
+    """Additive effects of the suspects on the other columns: B'(z - mean), linear in z.
 
     z has Q entries: ((X[:, column] - centre) / scale)^power, then the indicators ``bins``.
 
-    mean     of z at the start (Q)
-    B        Q x d, over all columns of X; 0 for the suspects' own
-    absent   for each column of X the 0/1 column that notes its missing values, -1 for none: a
-             missing value stays at 0, the starting mean
+    mean     of z at uniform weights (Q)
+    B        Q x d, over all columns of X; 0 for the suspects themselves
+    missing_indicator  for each column of X the 0/1 indicator column of its missing values, -1 for
+             none: a missing value stays 0, the mean
     """
 
     column: np.ndarray
@@ -146,28 +146,28 @@ class Effects:
         return (parts - self.mean).astype(tile.dtype, copy=False)
 
     def residuals(self, tile: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Columns of a tile less what the suspects add."""
+        """Columns of a tile minus the effects of the suspects."""
         B = self.B[:, columns].astype(tile.dtype, copy=False)
         out = take_columns(tile, columns) - self.z(tile) @ B
-        noted = self.missing_indicator[columns]
-        with_missing = np.flatnonzero(noted >= 0)
+        indicator = self.missing_indicator[columns]
+        with_missing = np.flatnonzero(indicator >= 0)
         if with_missing.size:
-            out[:, with_missing] *= 1 - tile[:, noted[with_missing]]
+            out[:, with_missing] *= 1 - tile[:, indicator[with_missing]]
         return out
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """A block of D: features x treatments, less the excluded pairs.
+    """A block of D: features x treatments, without the excluded pairs.
 
     features    columns of X that are the k of D[k, j]
     treatments  the j of D[k, j]
-    excluded    (k, j) positions inside the block whose two sides come from one source feature
-    scale       row k of D is multiplied by it (1 / starting standard deviation, or 1)
-    centre      a value near the mean of each feature, for the form that multiplies rows
+    excluded    (k, j) positions in the block whose feature and treatment have the same source
+    scale       row k of D is multiplied by it (1 / standard deviation at uniform weights, or 1)
+    centre      a value near the mean of each feature, for GramBalance
     range       per feature: larger minus smaller value where it is two-valued, nan otherwise
     symmetric   all features are two-valued and are the treatments themselves, in order
-    effects     taken out of the features first (primal form of dense data only), or None
+    effects     removed from the features first (primal form of dense data only), or None
     """
 
     features: np.ndarray
@@ -180,7 +180,7 @@ class Pairs:
     effects: Effects | None = None
 
     def features_of(self, tile: Any) -> Any:
-        """Feature columns of a tile, less the suspects' effects."""
+        """Feature columns of a tile, minus the suspects' effects."""
         if self.effects is None:
             return take_columns(tile, self.features)
         return self.effects.residuals(tile, self.features)
@@ -193,8 +193,8 @@ class Pairs:
 def group_rates(s: np.ndarray, W: float) -> tuple[np.ndarray, np.ndarray]:
     """1/s and 1/(W - s); both 0 for a one-sided treatment, which then contributes nothing.
 
-    One-sided is meant to rounding. s is summed in float64 also for float32 data: W - s must be
-    right for a treatment that all rows but a few have.
+    One-sided is defined up to rounding. s is summed in float64 also for float32 data: W - s must be
+    accurate for a treatment that all but a few rows have.
     """
     c = W - s
     nothing = 64 * np.finfo(np.float64).eps * W
@@ -206,5 +206,5 @@ def group_rates(s: np.ndarray, W: float) -> tuple[np.ndarray, np.ndarray]:
     return inverse_s, inverse_c
 
 
-# A d x t matrix beyond this many entries is not formed (2**24 float64 = 128 MB each).
+# Maximum number of entries of a d x t matrix (2**24 float64 = 128 MB each).
 LARGEST_MATRIX = 2**24

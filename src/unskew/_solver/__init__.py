@@ -1,9 +1,9 @@
-"""State in, state out: the two ways to lower the objective. Letters as in ``_balance``.
+"""Solvers of the objective. Letters as in ``_balance``.
 
     J = inertia_rate * inertia(w) + balance_rate * balance(w) + spread_rate * spread(w)
         + margin_rate * margins(w) + mass_rate * mass(w) + constant
 
-``alternate`` holds sum(w) fixed and lowers J by its true gradient; ``solve_paper`` is the authors'
+``alternate`` minimises J with its exact gradient at fixed sum(w); ``solve_paper`` is the authors'
 published procedure, step by step, with a mass term instead of a fixed sum.
 """
 

@@ -1,4 +1,4 @@
-"""k-means and the weights in turn."""
+"""Alternating minimisation over clusters and weights."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .weights import WEIGHT_STEPS, _uniform, minimize_weights
 def alternate(
     problem: Problem, start: Any, *, max_iter, tol, watch=watch_nothing, save=None, resume=None
 ) -> Solution:
-    """k-means at fixed weights until it settles, then the weights at fixed clusters; in turn.
+    """Alternate k-means to convergence at fixed weights with weight steps at fixed clusters.
 
-    J never rises: each half lowers it, and a half that would not is not taken. Ends "converged"
-    when a whole round lowers J by no more than tol |J|. ``resume`` takes the place of ``start``.
+    J never increases: a half step that does not lower it is rejected. The status is "converged"
+    when a whole round lowers J by no more than tol |J|. ``resume`` replaces ``start``.
     """
     assert problem.distance is not None
     rows, distance = problem.rows, problem.distance
@@ -44,7 +44,7 @@ def alternate(
     for round_ in range(first, max_iter + 1):
         if inside is None:
             clusters, _ = _kmeans.lloyd(rows, distance, w, clusters)
-        # The old weights are handed over: nobody holds them while the new ones are sought.
+        # The old weights are passed without keeping a reference, so that they can be freed.
         old, hook, small = [w], nested(save, snapshot), 0.1 * tol
         del w
         step = minimize_weights(
@@ -66,10 +66,10 @@ def alternate(
         before = J
         if save is not None and round_ < max_iter:
             save(partial(snapshot, inside=False, w=w))
-    # The last weights moved the centres once more; labels, centres and weights end consistent.
+    # k-means once more at the last weights, so that labels, centres and weights are consistent.
     clusters, _ = _kmeans.lloyd(rows, distance, w, clusters)
     if status != "non-finite":
-        # The polish belongs to the last iteration.
+        # This last k-means step is counted as part of the last iteration.
         last = history.rows.pop()
         history.add(problem.terms(w, clusters.e, last["balance"] / (problem.balance_rate or 1.0)))
     arrays = history.arrays()

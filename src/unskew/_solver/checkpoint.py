@@ -1,7 +1,7 @@
-"""Where a long fit stands, on disk: written aside and renamed, read back to the last bit.
+"""Checkpoints: the state of a long fit on disk, written atomically and restored bit by bit.
 
-One ``.npz`` without objects (nothing in it is ever executed): arrays by name, and ``facts``, the
-rest, as JSON, whose floats come back exactly.
+One ``.npz`` without Python objects (nothing in it is executed): arrays by name, and ``facts``, all
+other values, as JSON, which round-trips floats exactly.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from .._kmeans import Clusters
 from .._progress import emit
 
 FORMAT = "unskew checkpoint 3"
-# Settings that do not change the answer: a fit may go on with others.
+# Parameters that do not change the result: a fit may be resumed with other values.
 NEUTRAL_PARAMETERS = (
     *("checkpoint", "checkpoint_seconds", "resume", "n_threads", "verbose"),
     *("client", "persist"),
 )
-# What reading a file that is no checkpoint, or half of one, may raise.
+# Exceptions that reading a damaged file, or one that is no checkpoint, may raise.
 DAMAGED = (
     *(OSError, ValueError, KeyError, AttributeError, TypeError, EOFError, MemoryError),
     *(RuntimeError, zipfile.BadZipFile, zlib.error, struct.error),
 )
-# Rows whose values are part of the fingerprint, spread over the data.
+# Number of rows whose values are part of the fingerprint, evenly spaced.
 FINGERPRINT_ROWS = 64
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that does not belong to this fit, or is none; the message says why."""
+    """The file is not a checkpoint, or not of this fit; the message has the reason."""
 
 
 class Snapshot(NamedTuple):
-    """Where a fit stands: all that the loop needs to go on from there, to the last bit.
+    """State of a fit from which it can be resumed with a bit-identical result.
 
-    arrays and facts (numbers, words, lists of them), each by name.
+    arrays and facts (numbers, strings, lists of them), each by name.
     """
 
     arrays: dict[str, np.ndarray]
     facts: dict[str, Any]
 
 
-# Called at places from which a fit can go on, with a function that says where it stands.
+# Called where a fit can be resumed, with a function that returns its state.
 SaveHook = Callable[[Callable[[], Snapshot]], None]
 
 
 def nested(save: SaveHook | None, around: Callable[[], Snapshot]) -> SaveHook | None:
-    """A keeper for an inner loop: what it says is joined to where the outer loop stands."""
+    """Save hook for an inner loop: its state is merged with the state of the outer loop."""
     if save is None:
         return None
 
@@ -72,21 +72,21 @@ def nested(save: SaveHook | None, around: Callable[[], Snapshot]) -> SaveHook | 
 
 
 class Checkpoint:
-    """The file of one fit.
+    """Checkpoint file of one fit.
 
-    path      where
-    identity  what the fit is of, by name: a checkpoint with another identity is refused
-    seconds   at least so long between two writes; 0 writes at every chance
+    path      path of the file
+    identity  data and parameters of the fit: a checkpoint with another identity is an error
+    seconds   minimum time between two writes; 0 writes at every opportunity
     """
 
     def __init__(self, path: str | os.PathLike, identity: dict[str, str], seconds: float):
         self.path, self.identity, self.seconds = Path(path), identity, float(seconds)
         check_output(self.path)
         self._last = time.monotonic()
-        self._own = False  # whether the file there is this fit's
+        self._own = False  # whether the existing file may be overwritten and removed by this fit
 
     def save_if_due(self, where: Callable[[], Snapshot]) -> None:
-        """Write where the fit stands, if it is time to."""
+        """Write the state of the fit, if enough time has passed since the last write."""
         if time.monotonic() - self._last >= self.seconds:
             self.write(where())
 
@@ -104,8 +104,8 @@ class Checkpoint:
         self._last, self._own = time.monotonic(), True
 
     def read(self, resume: bool = True) -> Snapshot | None:
-        """Where the fit stood, None where there is no file. Refuses what is not of this fit, and
-        what is no checkpoint also where the fit is to start anew, which will overwrite it."""
+        """The saved state, None where there is no file. Raises if the file is of another fit, and,
+        also with ``resume=False``, which overwrites it, if it is not a checkpoint."""
         if not self.path.exists():
             return None
         try:
@@ -120,7 +120,7 @@ class Checkpoint:
         except DAMAGED as error:
             raise CheckpointError(
                 f"{self.path}: is not a checkpoint of unskew, or is damaged "
-                f"({one_line(error)}); remove it or name another"
+                f"({one_line(error)}); remove it or use another path"
             ) from error
         if not ok:
             raise CheckpointError(
@@ -130,7 +130,7 @@ class Checkpoint:
         if not resume:
             return None
         if not whole:
-            raise CheckpointError(f"{self.path}: is damaged; remove it or name another")
+            raise CheckpointError(f"{self.path}: is damaged; remove it or use another path")
         before = header["identity"]
         for name in dict.fromkeys([*self.identity, *before]):
             was, now = before.get(name), self.identity.get(name)
@@ -141,8 +141,8 @@ class Checkpoint:
                     else f"of a fit with {name}={was}, this one has {name}={now}"
                 )
                 raise CheckpointError(
-                    f"{self.path}: is the checkpoint {shown}; remove it or name another "
-                    "(resume=False starts anew)"
+                    f"{self.path}: is the checkpoint {shown}; remove it or use another path "
+                    "(resume=False overwrites it)"
                 )
         return Snapshot(arrays, header["facts"])
 
@@ -152,7 +152,7 @@ class Checkpoint:
 
 
 def digest(*parts: Any) -> str:
-    """A short name for arrays and texts; other values, another name."""
+    """Hash of arrays and other values."""
     found = hashlib.blake2b(digest_size=16)
     for part in parts:
         if isinstance(part, np.ndarray):
@@ -165,8 +165,8 @@ def digest(*parts: Any) -> str:
 
 
 def identity_of(model: Any, design: Any) -> dict[str, str]:
-    """What a fit is of: its class and settings, the rows (their number, type, ranges, means and
-    spreads of all columns, and some rows as they are), the design weights."""
+    """Identity of a fit: its class and parameters, the rows (their number and type, ranges, means
+    and standard deviations of all columns, and a few whole rows), the design weights."""
     rows, columns = design.rows, design.stats
     subset = np.unique(np.linspace(0, rows.n - 1, FINGERPRINT_ROWS).astype(np.int64))
     identity = {
@@ -183,14 +183,14 @@ def identity_of(model: Any, design: Any) -> dict[str, str]:
         if name in NEUTRAL_PARAMETERS:
             continue
         if name == "random_state" and not isinstance(value, (int, np.integer)):
-            continue  # the seeds that were drawn are part of what is kept
+            continue  # the drawn seeds are part of the checkpoint
         shown = repr(value) if not isinstance(value, np.ndarray) else f"array {digest(value)}"
         identity[name] = shown if len(shown) < 200 else f"{shown[:60]}... {digest(shown)}"
     return identity
 
 
 def open_checkpoint(model: Any, design: Any, seeds: np.ndarray) -> tuple:
-    """The checkpoint of this fit, where it says the fit stood, and the seeds to use."""
+    """The checkpoint of this fit, its saved state, and the seeds to use."""
     if model.checkpoint is None:
         return None, None, seeds
     identity = identity_of(model, design)
@@ -202,14 +202,14 @@ def open_checkpoint(model: Any, design: Any, seeds: np.ndarray) -> tuple:
     if getattr(model, "random_state", None) is not None and not np.array_equal(kept, seeds):
         raise CheckpointError(
             f"{model.checkpoint}: is the checkpoint of a fit with another random_state; remove it "
-            "or name another (resume=False starts anew)"
+            "or use another path (resume=False overwrites it)"
         )
     emit("message", status=f"continued from the checkpoint {model.checkpoint}")
     return checkpoint, before, kept
 
 
 def pack_solution(name: str, solution: Any) -> Snapshot:
-    """A solution of the solver under a name; ``unpack_solution`` gives back its fields."""
+    """Pack a solution under a name; ``unpack_solution`` returns its fields."""
     arrays = {f"{name} w": solution.w}
     arrays |= {f"{name} {k}": v for k, v in solution.clusters._asdict().items()}
     arrays |= {f"{name} history {k}": v for k, v in solution.history.items()}
@@ -226,11 +226,11 @@ def unpack_solution(snapshot: Snapshot, name: str) -> dict[str, Any]:
 
 
 def pack_best(best: Any, seeds: np.ndarray, restart: int, begun: bool) -> Snapshot:
-    """Which start is next or under way, and the best solution of those before it."""
+    """Pack the number of the next or current restart and the best solution so far."""
     arrays, facts = ({}, {"best": None}) if best is None else pack_solution("best", best)
     return Snapshot(arrays, {"seeds": seeds.tolist(), "restart": restart, "begun": begun, **facts})
 
 
 def unpack_best(snapshot: Snapshot) -> dict[str, Any] | None:
-    """The fields of that solution, None where no start has ended."""
+    """The fields of the best solution, None where no restart is done."""
     return None if snapshot.facts["best"] is None else unpack_solution(snapshot, "best")

@@ -15,12 +15,12 @@ from .problem import History, Problem, Solution, watch_nothing
 def solve_paper(
     problem: Problem, start: Any, *, max_iter, tol, watch=watch_nothing, save=None, resume=None
 ) -> Solution:
-    """The published steps, kept as they are where they differ from the text.
+    """The authors' published steps, also where they differ from the text of the paper.
 
-    w = v^2, v starts at 1 (0 for an absent row). Each iteration: centres, then labels, once;
+    w = v^2, v is initially 1 (0 for a row of weight 0). Each iteration: centres, then labels, once;
     extrapolate v by t/(t+3); one gradient step whose size is halved until a quadratic bound holds
-    and never grows again. The k-means part of the gradient is half of its own derivative: so is
-    the authors'. Stops when J changes by less than tol, not relative.
+    and never increased again. The inertia part of the gradient is half of its derivative, as in the
+    authors' code. Stops when J changes by less than tol, in absolute terms.
     """
     rows, distance = problem.rows, problem.distance
     v = np.sqrt(problem.a)
@@ -51,7 +51,7 @@ def solve_paper(
         v = v + iteration / (iteration + 3) * (v - v_before)
         w = v * v
         J, gradient = problem.value_and_gradient(w, e)
-        # dJ/dv = 2 v dJ/dw, except that the authors' inertia part has 1 for the 2.
+        # dJ/dv = 2 v dJ/dw, except that the authors' inertia part has a factor 1 instead of 2.
         g = 2.0 * v * gradient - problem.inertia_rate * e * v
         step, z, terms = _paper_step(problem, v, g, e, J, step)
         v_before, v = v_last, z
@@ -74,8 +74,8 @@ def solve_paper(
 def _paper_step(problem: Problem, v, g, e, J: float, step: float) -> tuple:
     """Halve the step until J(z^2) <= J + g.(z - v) + ||z - v||^2 / (2 step), z = v - step g.
 
-    The first iteration halves some twenty times. A step at which the other terms alone are above
-    the bound fails whatever the balance is, which is never negative: no pass over the rows.
+    The first iteration halves about twenty times. The balance is never negative, so a step at which
+    the other terms alone exceed the bound is rejected without a pass over the rows.
     """
     while True:
         z = v - step * g
@@ -92,7 +92,7 @@ def _paper_step(problem: Problem, v, g, e, J: float, step: float) -> tuple:
 
 
 def _paper_sweep(rows: Any, distance: Distance, w: np.ndarray, clusters: Clusters) -> Clusters:
-    """Centres at w, then the nearest of them; an empty cluster has none and is not chosen."""
+    """Centres at w, then the nearest centres; empty clusters have no centre."""
     C, empty = _kmeans.update(rows, distance, w, clusters.labels, clusters.C)
     if not empty.any():
         return _kmeans.label(rows, distance, C)

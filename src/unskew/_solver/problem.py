@@ -1,4 +1,4 @@
-"""The objective, its gradient, and what is fixed during a fit. Letters as in ``_balance``."""
+"""The objective, its gradient, and the constants of a fit. Letters as in ``_balance``."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ TERMS = ("inertia", "balance", "spread", "margins", "mass")
 
 
 class Problem(NamedTuple):
-    """What is fixed during a fit.
+    """The constants of a fit.
 
     balance    the balance loss; None where there is no pair (its rate is then 0)
     distance   columns of the distance, or None for weights without clusters
     a          design weights, inverse_a = 1/a (0 where a is 0), design_sum = sum(a)
-    weight_sum sum(w) that ``alternate`` holds
-    min_ess    smallest effective share allowed, or None
-    fixed_shares  n x q indicators (CSR) whose weighted shares ``alternate`` holds at their start,
-               or None: the suspects' own distribution. Without it the cheapest way to untie a site
-               from the rest is to empty all sites but one.
-    margins    known shares of some categories, or None
+    weight_sum sum(w), fixed in ``alternate``
+    min_ess    lower bound on the effective share, or None
+    fixed_shares  n x q indicators (CSR) whose weighted shares ``alternate`` fixes at those of the
+               design weights, or None: the marginal distribution of the suspects. Without this
+               constraint the optimum puts all weight on one site, which is trivially balanced.
+    margins    known shares of categories, or None
     """
 
     rows: Any
@@ -46,7 +46,7 @@ class Problem(NamedTuple):
     margin_rate: float = 0.0
 
     def terms(self, w: np.ndarray, e: np.ndarray, balance: float | None = None) -> dict[str, float]:
-        """Each term as it enters J; they add up to it."""
+        """The terms of J, which is their sum."""
         if balance is None:
             balance = self.balance.value(w) if self.balance_rate else 0.0
         return {
@@ -60,7 +60,7 @@ class Problem(NamedTuple):
         }
 
     def split(self, w: np.ndarray, e: np.ndarray, J: float) -> dict[str, float]:
-        """The terms where J is known: the balance is what the others leave."""
+        """The terms for known J: the balance is J minus the other terms."""
         terms = self.terms(w, e, balance=0.0)
         return {**terms, "balance": J - sum(terms.values())} if self.balance_rate else terms
 
@@ -72,15 +72,15 @@ class Problem(NamedTuple):
         balance = 0.0
         if self.balance_rate:
             balance, gradient = self.balance.value_and_gradient(w)
-            # In place and in pieces, here and below: of many rows, each vector counts.
+            # In place and in chunks, here and below, to save temporary vectors of length n.
             gradient *= self.balance_rate
         else:
             gradient = np.zeros(w.size)
-        for piece in chunk_slices(w.size):
-            pull = (2.0 * self.spread_rate) * w[piece]
-            pull *= self.inverse_a[piece]
-            pull += self.inertia_rate * e[piece]
-            gradient[piece] += pull
+        for chunk in chunk_slices(w.size):
+            part = (2.0 * self.spread_rate) * w[chunk]
+            part *= self.inverse_a[chunk]
+            part += self.inertia_rate * e[chunk]
+            gradient[chunk] += part
         if self.margins is not None:
             gradient += self.margin_rate * self.margins.value_and_gradient(w)[1]
         if self.mass_rate:
@@ -98,7 +98,7 @@ class Solution(NamedTuple):
 
 
 class History:
-    """Terms per iteration; the list that becomes ``history_``."""
+    """Terms per iteration, for ``history_``."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, float]] = []

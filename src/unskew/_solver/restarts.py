@@ -1,4 +1,4 @@
-"""Several starts, of which the best is kept."""
+"""Several restarts, of which the best is kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from .problem import Solution
 def best_of_restarts(
     solve: Callable, seeds: np.ndarray, save: SaveHook | None, resume: Any
 ) -> Solution:
-    """The lowest objective of ``solve(seed, keep, resume)`` over all seeds but the last."""
+    """Solution with the lowest objective of ``solve(seed, save, resume)`` over all seeds but the
+    last."""
     best, first, inside = None, 0, None
     if resume is not None:
         first, found = resume.facts["restart"], unpack_best(resume)

@@ -1,4 +1,4 @@
-"""The weights at fixed clusters: true gradient, quasi-Newton, monotone."""
+"""Minimisation over the weights at fixed clusters: quasi-Newton, exact gradient, monotone."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .._buffers import LARGE_N
 from .checkpoint import SaveHook, Snapshot, nested
 from .problem import History, Problem, Solution, chunk_slices, watch_nothing
 
-# Quasi-Newton steps on the weights between two rounds of k-means, and the pairs they remember.
-# 10 and 60 gave the same answers on the simulated data; 20 was the fastest.
+# Quasi-Newton steps on the weights between two rounds of k-means, and stored pairs of L-BFGS.
+# 10 and 60 steps gave the same results on the simulated data; 20 was the fastest.
 WEIGHT_STEPS = 20
 
 
@@ -43,16 +43,17 @@ def minimize_weights(
     save: SaveHook | None = None,
     resume: Snapshot | None = None,
 ) -> WeightStep:
-    """Lower J over w at fixed e, on {w >= 0, sum(w) = total, held shares as at the start,
-    effective share >= floor}.
+    """Minimise J over w at fixed e, on {w >= 0, sum(w) = weight_sum, fixed shares, effective
+    share >= min_ess}.
 
-    L-BFGS on y with w = total y^2 / ||y||^2: the bounds are gone, the sum holds by itself. y
-    carries a factor sqrt(a), so inner products, and with them every step, are those of repeated
-    rows. A trial is brought back by tilting, w exp(T lambda) with ``fixed_shares`` right,
-    and from below the floor along w -> (1 - r) w_even + r w, the nearest point of the floor's
-    ball; direction and memory are kept tangent to what holds.
-    Stops when a step lowers J by less than tol |J|, or when no step lowers it; but rows that y = 0
-    has put to sleep are woken first where J falls with their weight.
+    L-BFGS on y with w = weight_sum y^2 / ||y||^2, which satisfies the bounds and the sum. y has a
+    factor sqrt(a), so inner products, and so all steps, are those of repeated rows. A trial is
+    projected by raking, w exp(T lambda) with the ``fixed_shares``, and onto the lower bound of the
+    effective share along w -> (1 - r) w_uniform + r w, the nearest point of its ball; the direction
+    and the stored pairs are tangent to the active constraints.
+    Stops when a step lowers J by less than tol |J|, or when no step lowers it. dJ/dy vanishes at
+    y = 0, so zero weights with a negative reduced gradient are reactivated before convergence is
+    declared.
     """
     large, first = problem.rows.n >= LARGE_N, 0
     memory: deque[Any] = deque(maxlen=MEMORY_LARGE_N if large else MEMORY)
@@ -76,14 +77,14 @@ def minimize_weights(
             direction, slope = -g * _first_step(y, g), -float(g @ g) * _first_step(y, g)
         found = _search(problem, y, e, J, direction, slope) if slope < 0 else None
         if found is None and memory:
-            # The remembered curvature may be of another place; plain descent decides.
+            # The stored curvature may be outdated: retry with steepest descent.
             memory.clear()
             direction = -g * _first_step(y, g)
             found = _search(problem, y, e, J, direction, float(direction @ g))
         del direction
         reactivated = False
         if found is None or J - found[1] <= tol * abs(J):
-            # At y = 0 the gradient in y vanishes whatever the one in w says.
+            # At y = 0 the gradient in y vanishes whatever the gradient in w.
             up = _reactivate_zeros(problem, y, e, J)
             if up is not None and J - up[1] > tol * abs(J):
                 found, reactivated = up, True
@@ -125,7 +126,7 @@ def _weights(problem: Problem, y: np.ndarray) -> np.ndarray:
 
 
 def _uniform(problem: Problem) -> np.ndarray:
-    """Weights of the start: every multiplier the same."""
+    """Uniform weights: all multipliers are equal."""
     a, rate = problem.a, problem.weight_sum / problem.design_sum
     return a * rate if a.strides != (0,) else np.broadcast_to(a[0] * rate, a.shape)
 
@@ -155,14 +156,14 @@ def _first_step(y: np.ndarray, g: np.ndarray) -> float:
 
 
 def _dot(one: np.ndarray, other: np.ndarray) -> float:
-    """Inner product in float64, also of vectors kept in float32, without a copy of them."""
+    """Inner product in float64, also of float32 vectors, without copying them whole."""
     if one.dtype == other.dtype == np.float64:
         return float(one @ other)
     return sum(float(one[p].astype(float) @ other[p].astype(float)) for p in chunk_slices(one.size))
 
 
 def _quasi_newton(g: np.ndarray, memory: deque, y: np.ndarray) -> np.ndarray:
-    """Two-loop recursion."""
+    """L-BFGS direction by the two-loop recursion."""
     q = g.copy()
     shares = []
     for moved, turned in reversed(memory):
@@ -180,7 +181,7 @@ def _quasi_newton(g: np.ndarray, memory: deque, y: np.ndarray) -> np.ndarray:
 
 
 def _search(problem, y, e, J, direction, slope):
-    """Halve the step until J falls enough; None when rounding is reached first."""
+    """Backtracking line search; None where J cannot be lowered beyond rounding."""
     size = 1.0
     while size > 1e-12:
         trial = size * direction
@@ -198,10 +199,10 @@ def _search(problem, y, e, J, direction, slope):
 
 
 def _reactivate_zeros(problem: Problem, y: np.ndarray, e: np.ndarray, J: float):
-    """A lower point at which rows of almost no weight have some again, or None.
+    """A point with lower J at which rows at the zero bound are reactivated, or None.
 
-    A row is asleep when its weight is below a thousandth of an even one although J would fall if it
-    had more (its reduced derivative in w is negative): w = 0 is a minimum in y, not in w.
+    These are rows whose weight is below a thousandth of the uniform one and whose reduced gradient
+    in w is negative: w = 0 is stationary in y, not in w.
     """
     w = _weights(problem, y)
     reduced = problem.value_and_gradient(w, e)[1]
@@ -223,9 +224,9 @@ def _reactivate_zeros(problem: Problem, y: np.ndarray, e: np.ndarray, J: float):
 
 
 def _project(problem: Problem, y: np.ndarray) -> np.ndarray:
-    """The trial brought back into the feasible set: held shares first, then the floor.
+    """Project a trial onto the feasible set: fixed shares first, then the lower bound.
 
-    Even weights have the held shares, so pulling towards them keeps what tilting made right.
+    Uniform weights have the fixed shares, so moving towards them preserves the shares.
     """
     if problem.fixed_shares is not None:
         y = _rake_to_shares(problem, y)
@@ -238,14 +239,14 @@ def _project(problem: Problem, y: np.ndarray) -> np.ndarray:
     # share = 1 / (1 + r^2 v) with v = sum(a (m - 1)^2) / N for m of mean 1.
     r = np.sqrt((1.0 / problem.min_ess - 1.0) / (1.0 / share - 1.0))
     uniform = _uniform(problem)
-    # A hair inside, so that rounding does not put the result below the floor.
+    # Slightly inside, so that rounding does not put the result below the lower bound.
     return np.sqrt(uniform + r * (1 - 1e-12) * (w - uniform)) * np.where(y < 0, -1.0, 1.0)
 
 
 def _rake_to_shares(problem: Problem, y: np.ndarray) -> np.ndarray:
-    """w exp(T lambda), the nearest weights in relative entropy with the held shares: Newton on
-    the convex dual, whose gradient is the error of the shares. nan where there are none (a held
-    group has lost all weight), which no search accepts."""
+    """w exp(T lambda), the nearest weights in relative entropy with the fixed shares: Newton on
+    the convex dual, whose gradient is the error of the shares. nan where there are none (a group
+    has no weight), which the line search rejects."""
     T = problem.fixed_shares
     wanted = T.T @ problem.a / problem.design_sum
     p = _weights(problem, y)
@@ -277,10 +278,10 @@ def _gram(T: Any, w: np.ndarray) -> np.ndarray:
 def _project_gradient(
     problem: Problem, y: np.ndarray, g: np.ndarray, at_bound: bool | None = None
 ) -> tuple[np.ndarray, bool]:
-    """g less its part that would change the held shares or cross the floor.
+    """g minus its components normal to the fixed shares and to an active lower bound.
 
-    The floor counts where ``at_bound``, or, when that is None, where y is on it and descent along
-    -g would cross it. Normals are those of the shares, y (T_j - s_j / W), and of sum(w^2 / a).
+    The lower bound is active if ``at_bound`` or, when that is None, if y is on it and a step along
+    -g would violate it. Normals are those of the shares, y (T_j - s_j / W), and of sum(w^2 / a).
     """
     if problem.fixed_shares is None and problem.min_ess is None:
         return g, False
@@ -310,7 +311,7 @@ def _project_gradient(
 def solve_weights(
     problem: Problem, *, max_iter, tol, watch=watch_nothing, save=None, resume=None
 ) -> Solution:
-    """The weights alone: no clusters, so one long weight step."""
+    """Weights without clusters: one long weight step."""
     e = np.zeros(problem.rows.n)
     w = _uniform(problem)
     history = History()

@@ -218,7 +218,7 @@ def in_flags(text: str) -> str:
     """A message of the library in the words of the command line."""
     text = re.sub(r"encoder=TableEncoder\(max_categories=(\d+)\)", r"--max-categories \1", text)
     text = re.sub(r"\bcolumn ('[^']*'|\"[^\"]*\") of X\b", r"column \1", text)
-    text = text.replace(" (resume=False starts anew)", "")
+    text = text.replace(" (resume=False overwrites it)", "")
     # Some are also plain words; as parameters they stand before = or [.
     words = "|".join(PLAIN_WORDS)
     text = re.sub(rf"(?<![\w-])({words})(?=[=\[])", lambda found: FLAGS[found[1]], text)
