@@ -21,7 +21,7 @@ from unskew.dask import DaskDCKM, SchedulerGone  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-    pytest.mark.filterwarnings("ignore:predict_weights gives back"),
+    pytest.mark.filterwarnings("ignore:predict_weights reproduces"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -152,7 +152,7 @@ def test_without_a_scheduler_there_is_an_error_not_a_hang(monkeypatch):
             model.fit(held)
         assert time.monotonic() - begun < 40
         stop.join()
-        with pytest.raises(SchedulerGone, match=r"the scheduler at .* is gone"):
+        with pytest.raises(SchedulerGone, match=r"the scheduler at .* is lost"):
             model.fit(held)
     finally:
         client.close(timeout=1)

@@ -580,7 +580,9 @@ def test_a_spread_that_vanishes_in_floating_point_is_refused(rng):
 
 
 def test_weights_on_few_rows_warn(data):
-    with pytest.warns(UserWarning, match=r"rest on few rows. Raise spread_strength"):
+    with pytest.warns(
+        UserWarning, match=r"few rows have most of the weight. Raise spread_strength"
+    ):
         DCKM(4, balance_strength=0, spread_strength=0, n_init=1, random_state=0).fit(data.X)
 
 

@@ -11,7 +11,7 @@ from unskew.simulate import make_site_footprint
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-    pytest.mark.filterwarnings("ignore:predict_weights gives back"),
+    pytest.mark.filterwarnings("ignore:predict_weights reproduces"),
 ]
 
 FITTED = ("weights_", "labels_", "cluster_centers_", "objective_", "imbalance_", "restarts_")

@@ -1,4 +1,4 @@
-"""unskew: clustering for data that were gathered with bias."""
+"""unskew: clustering under selection bias."""
 
 from importlib import import_module
 
@@ -25,7 +25,7 @@ __all__ = [
     "on_progress",
     "save",
 ]
-# Entered when they are asked for: `import unskew` loads neither pictures nor clusters.
+# Imported on first access: `import unskew` loads neither matplotlib nor dask.
 _SUBMODULES = (
     *("baselines", "dask", "datasets", "diagnostics", "feature_selection", "metrics"),
     *("plots", "report", "simulate"),

@@ -1,4 +1,4 @@
-"""What DecorrelationWeights and DCKM share: the door, the objective, the fitted numbers."""
+"""Base class of DecorrelationWeights and DCKM: input validation, objective, fitted attributes."""
 
 from __future__ import annotations
 
@@ -46,33 +46,33 @@ from ._validation import (
 from ._weight_model import WeightModel, fit_weight_model
 from .metrics import kish_size
 
-# Shares of the suspects are held where there are so many rows for each.
+# Shares of the suspects are fixed where there are at least this many rows per share.
 ROWS_PER_SHARE = 10
 
 
-# Strengths of balance and spread where none are given (docs/results/defaults.md).
+# Default strengths of balance and spread (docs/results/defaults.md).
 DEFAULT_STRENGTHS = {"suspects": (1.0, 0.1), "all pairs": (0.2, 0.3), "paper": (0.01, 10.0)}
 
 
-# Below this effective size a fit by descent warns.
+# Below this effective sample size a fit with solver="descent" warns.
 LOW_ESS = 0.05
 
 
-# How the fit ended, in words, for the warning that goes with the status.
+# Text of the ConvergenceWarning for each status.
 NOT_CONVERGED = {
-    "max_iter": "after max_iter={max_iter} iterations the objective was still falling by more "
+    "max_iter": "after max_iter={max_iter} iterations the objective still decreased by more "
     "than tol={tol:g} of itself; raise max_iter or tol",
     "non-finite": "the objective is not finite; rescale the columns of X or the strengths",
-    "stopped": "a callback asked to stop",
+    "stopped": "a callback requested a stop",
 }
 
 
 class FitProblem(NamedTuple):
-    """A problem to solve, and what is worth knowing of it afterwards.
+    """A problem to solve, and what is stored of it after the fit.
 
-    B0         balance(w) at the start
-    left_out   what had to be left out of the objective, in words
-    fixed      treatments whose shares are held, or None
+    B0         balance(w) at uniform weights
+    left_out   terms that had to be left out of the objective, as text
+    fixed      treatments whose shares are fixed, or None
     known      margins
     """
 
@@ -84,7 +84,7 @@ class FitProblem(NamedTuple):
 
 
 def weight_model_of(fit_problem: FitProblem, w: np.ndarray, e: np.ndarray) -> WeightModel | None:
-    """What gives new rows their weights, from the end of a fit."""
+    """The model that predicts the weights of new rows, from the solution of a fit."""
     own = [
         fit_problem.fixed,
         *(t for each in fit_problem.known for t in (each.treatments, each.unknown)),
@@ -93,7 +93,7 @@ def weight_model_of(fit_problem: FitProblem, w: np.ndarray, e: np.ndarray) -> We
 
 
 def set_features_in(model: Any, source: Any, names: Any) -> None:
-    """Number and names of the columns of a file or reader, for a model that is fitted to it."""
+    """Set ``n_features_in_`` and ``feature_names_in_`` from a file or reader."""
     n, d = source.shape
     if n == 0 or d == 0:
         raise ValueError(f"{source.name} has {n} rows and {d} columns; both should be >= 1")
@@ -107,7 +107,8 @@ def set_features_in(model: Any, source: Any, names: Any) -> None:
 
 
 class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
-    """What DecorrelationWeights and DCKM share: the door, the objective, the fitted numbers."""
+    """Base class of DecorrelationWeights and DCKM: input validation, objective, fitted
+    attributes."""
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -131,13 +132,13 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             if self.solver == "descent":
                 raise ValueError(
                     f"mass_strength={self.mass_strength!r} has no meaning with solver='descent', "
-                    "which holds sum(weights) = 1 under objective='paper'; leave it None or use "
+                    "which fixes sum(weights) = 1 under objective='paper'; leave it None or use "
                     "solver='paper'"
                 )
         if self.solver == "paper" and self.objective == "normalized":
             raise ValueError(
                 "solver='paper' is defined for objective='paper' only; objective='normalized' "
-                "should go with solver='descent'"
+                "should be used with solver='descent'"
             )
         if self.min_effective_sample_size is not None:
             check_number(
@@ -150,7 +151,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             if self.solver == "paper":
                 raise ValueError(
                     f"min_effective_sample_size={self.min_effective_sample_size!r} has no meaning "
-                    "with solver='paper', whose steps know no floor; use solver='descent'"
+                    "with solver='paper', which has no lower bound; use solver='descent'"
                 )
         if self.margins is not None:
             if not isinstance(self.margins, dict) or not all(
@@ -185,7 +186,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             check_number("verbose", self.verbose, numbers.Integral, low=0)
 
     def _read(self, X: Any, sample_weight: Any) -> tuple[Any, np.ndarray, ColumnMap]:
-        """Matrix, design weights and layout; tables through an encoder, arrays as they are."""
+        """Matrix, design weights and column map; tables are encoded, arrays are not."""
         source = self._open_source(X)
         frame = None if source is not None else as_frame(X)
         if source is not None and not isinstance(source, TableBlocks):
@@ -196,7 +197,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             return source, a, ColumnMap.identity(source.shape[1], names)
         if source is None and frame is None:
             self.encoder_ = None
-            # Finite or not is looked at in the first pass over the tiles.
+            # Non-finite values are detected in the first pass over the tiles.
             X = validate_data(
                 self,
                 to_native_byteorder(X),
@@ -228,7 +229,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         return matrix, a, encoder._column_map()
 
     def _open_source(self, X: Any) -> Any:
-        """The source or the tables that X stands for, None where its rows are in memory."""
+        """The out-of-core source or tables of X, None where its rows are in memory."""
         return open_source(X)
 
     def _as_tiled(self, matrix: Any) -> Any:
@@ -250,7 +251,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             if self.suspects_.size in (0, d):
                 which = "no column" if self.suspects_.size == 0 else f"all {d} columns"
                 raise ValueError(
-                    f"suspects={self.suspects!r} names {which}, which leaves no pair of a suspect "
+                    f"suspects={self.suspects!r} names {which}, so there is no pair of a suspect "
                     "and another column to balance; None balances all pairs"
                 )
             suspects = np.flatnonzero(np.isin(column_map.source, self.suspects_))
@@ -268,7 +269,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             )
         if design.distance.columns.size == 0:
             raise ValueError(
-                "no column that is left to cluster on varies; ignored: "
+                "no column of the distance varies; ignored: "
                 f"{abbreviate(list(self.encoder_.ignored_))}"
             )
         self._warn_of_empty_rows(design)
@@ -284,13 +285,13 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         if empty.size:
             warnings.warn(
                 f"{empty.size} rows have no value in any column of the distance (row {empty[0]} is "
-                "the first); they go to the first cluster",
+                "the first); they are assigned to the first cluster",
                 UserWarning,
                 stacklevel=FIT_STACKLEVEL + 1,
             )
 
     def _strengths(self) -> tuple[float, float]:
-        """Of balance and spread; None stands for what was found to serve best."""
+        """Strengths of balance and spread; None stands for DEFAULT_STRENGTHS."""
         usual = DEFAULT_STRENGTHS["all pairs" if self.suspects is None else "suspects"]
         if self.objective == "paper":
             usual = DEFAULT_STRENGTHS["paper"]
@@ -332,11 +333,11 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             }
         else:
             V0 = self._total_variance(design, distance) if distance else 0.0
-            # D is standardised here: entries of the size of rounding are no imbalance.
+            # D is standardised here, so entries of the size of rounding count as 0.
             rounding = (64 * np.finfo(rows.dtype).eps) ** 2 * (balance.n_pairs if balance else 1)
             nothing = B0 <= rounding
             if nothing:
-                left_out.append("balance left out: no imbalance at the start")
+                left_out.append("balance left out: no imbalance at uniform weights")
             if distance is not None and V0 == 0:
                 left_out.append("inertia left out: the columns of the distance are constant")
             rates = {
@@ -363,7 +364,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
 
     @staticmethod
     def _total_variance(design: Design, distance: Distance) -> float:
-        """Inertia of one cluster over N, at the start."""
+        """Inertia of one cluster divided by N, at uniform weights."""
         if distance.missing_at is None and distance.scaling is None:
             return float((design.stats.sd[distance.columns] ** 2).sum())
         rows, a = design.rows, design.a
@@ -372,8 +373,9 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
 
     @staticmethod
     def _shares_to_fix(design: Design, free: list[int]) -> _balance.Treatments | None:
-        """The suspects' own treatments, unless they are so many that the weights could not move.
-        Suspects whose shares the margins set (``free``) are not held at those of the sample."""
+        """Treatments of the suspects; None where there are too many for the rows, which would leave
+        the weights no freedom. Suspects with margins (``free``) are not fixed at their shares in
+        the sample."""
         if design.suspects is None:
             return None
         column = design.treatments.column
@@ -410,13 +412,13 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         self.status_ = solution.status + (f" ({left_out})" if left_out else "")
         if self.solver == "descent" and self.effective_sample_size_ < LOW_ESS:
             warnings.warn(
-                f"effective_sample_size_ is {self.effective_sample_size_:.2g}: the weights rest on "
-                "few rows. Raise spread_strength or set min_effective_sample_size.",
+                f"effective_sample_size_ is {self.effective_sample_size_:.2g}: few rows have most "
+                "of the weight. Raise spread_strength or set min_effective_sample_size.",
                 UserWarning,
                 stacklevel=FIT_STACKLEVEL,
             )
         if solution.status in NOT_CONVERGED and not (
-            # The authors' procedure has its number of steps; reaching it is its regular end.
+            # Reaching max_iter is the regular stopping rule of the authors' procedure.
             self.solver == "paper" and solution.status == "max_iter"
         ):
             why = NOT_CONVERGED[solution.status].format(max_iter=self.max_iter, tol=self.tol)
@@ -447,8 +449,8 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             at += len(each.values)
 
     def _apply_to_new(self, X: Any, answer: Any, stacklevel: int = 3) -> np.ndarray:
-        """answer(rows, told) for new rows: at once, or block by block for a reader of tables, one
-        under the other. ``unknowns`` collects values that have no place; one warning names them."""
+        """answer(rows, unknowns) for new rows: at once, or block by block and concatenated for a
+        reader of tables. ``unknowns`` collects unknown values, for one warning."""
         check_is_fitted(self)
         source, unknowns = self._open_source(X), []
         if isinstance(source, TableBlocks):
@@ -465,8 +467,8 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         return out
 
     def _new_matrix(self, X: Any, unknowns: list) -> tuple[Any, dict]:
-        """Matrix of new rows as the fit read its own, and per source the rows whose value has no
-        place in it. Places of such values hold the shift, 0 for the kernels."""
+        """Matrix of new rows, encoded as in the fit, and per source the rows with unknown values.
+        Unknown values are set to the shift, which is 0 for the kernels."""
         if self.encoder_ is None and hasattr(X, "bounds"):
             if X.shape[1] != self.n_features_in_:
                 raise ValueError(
@@ -489,17 +491,17 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         return read.matrix, {source: lost for source, (lost, _) in read.unknown.items()}
 
     def predict_weights(self, X):
-        """Weights for rows that were not in the fit: what the fit would give such rows.
+        """Predict the weights of new rows.
 
         At the minimum of the objective the weight of a row is a function of the row: the positive
         part of a linear function of its squared distance to its centre, of the derivative of the
-        balance in its weight, and of the shares that are held or known. That function, with the
-        sums of the fit, is applied to the new rows. On the rows of the fit it gives back
-        ``weights_`` up to convergence; a warning says when it does not.
+        balance in its weight, and of the indicators of fixed and known shares. This function, with
+        the sums of the fit, is applied to the new rows. On the rows of the fit it reproduces
+        ``weights_`` up to convergence; otherwise a warning is issued.
 
-        Do not trust them where the new rows were gathered in another way than those of the fit
-        (the balance is a property of a whole sample, and theirs is then another: fit anew), or
-        where values lie outside the range of the fit.
+        The predictions are not reliable where the new rows were sampled in another way than those
+        of the fit (the balance is a property of a whole sample: fit again instead), or where values
+        lie outside the range of the fit.
 
         Parameters
         ----------
@@ -517,17 +519,17 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
                 if self.solver == "paper"
                 else f"spread_strength={self._strengths()[1]:g} leaves them undetermined"
             )
-            raise ValueError(f"weights of new rows do not follow from this fit: {why}")
+            raise ValueError(f"weights of new rows cannot be predicted from this fit: {why}")
         if r2 < 0.9:
             warnings.warn(
-                f"predict_weights gives back the weights of the fit with R2 = {r2:.2f} only; lower "
+                f"predict_weights reproduces the weights of the fit with R2 = {r2:.2f} only; lower "
                 "tol or raise max_iter in the fit",
                 UserWarning,
                 stacklevel=2,
             )
 
         if self._shift is not None and sp.issparse(X):
-            X = X.toarray()  # rows are shifted before they are weighed, which makes them dense
+            X = X.toarray()  # the shift makes rows dense
         return self._apply_to_new(X, self._weights_of_new)
 
     def _weights_of_new(self, X: Any, unknowns: list) -> np.ndarray:
@@ -542,12 +544,12 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
 
     @property
     def _weights_r2(self):
-        """How well ``predict_weights`` gives back ``weights_`` on rows of the fit, at best 1."""
+        """R2 of ``predict_weights`` on the rows of the fit."""
         check_is_fitted(self)
         return None if self._weight_model is None else self._weight_model.r2
 
     def to_frame(self, table):
-        """What was found for each row of the fitted table, as a table of the same kind.
+        """Cluster and weights of each row of the fitted table, as a table of the same type.
 
         Parameters
         ----------
@@ -598,11 +600,11 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
 
 @contextmanager
 def rollback_on_error(estimator: BaseEstimator):
-    """A fit that fails leaves everything that was learned before, and nothing else."""
+    """If a fit fails, restore the fitted attributes that were there before it."""
     given = set(estimator.get_params(deep=False))
 
     def learned() -> dict:
-        # scikit-learn's callbacks clear up after themselves, also after a failure.
+        # scikit-learn's callbacks remove their own attributes, also after a failure.
         return {
             name: value
             for name, value in vars(estimator).items()

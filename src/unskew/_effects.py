@@ -1,10 +1,10 @@
-"""Effects of suspects: centres and what the suspects add, by one weighted least-squares problem.
+"""Effects of suspects: centres and effects from one weighted least-squares problem.
 
     inertia(w) = sum_i w_i ||x_i - C[labels_i] - B'z_i||^2        z: suspects, encoded and centred
 
-C and B together are linear in K + Q unknowns per column; their normal equations are sums over rows
-that add. Labels are nearest centres of y = x - B'z, the balance is measured between suspects and
-y, so that weights have to undo the selection only.
+C and B jointly are a linear problem in K + Q unknowns per column; their normal equations are sums
+over rows. Labels are the nearest centres of y = x - B'z; the balance is measured between suspects
+and y, so that the weights correct for the selection only.
 """
 
 from __future__ import annotations
@@ -41,21 +41,22 @@ from ._solver import (
     watch_nothing,
 )
 
-# Rounds without a lower objective after which the best one is kept.
+# Number of rounds without a lower objective after which the best round is kept.
 MAX_WORSE_ROUNDS = 5
 
 
-# Steps on the weights at most when the rest has ended.
+# Maximum number of steps on the weights after the last round.
 LAST_STEPS = 100
 
 
-# A cluster and a category meet when so many rows, and such a share of the category, are in both.
+# A cluster and a category overlap if at least this number of rows, and this share of the category,
+# are in both.
 MEET_ROWS, MEET_SHARE = 3, 0.002
 
 
 def make_effects(design: Design, degree: Any) -> Effects:
-    """z for the suspects: 0/1 columns as they are; numbers as powers 1..degree of their standard
-    score, or, with degree "bins", as the indicators of their quantile bins. B = 0."""
+    """z of the suspects: 0/1 columns unchanged; numbers as powers 1..degree of their standard
+    score, or, with degree "bins", as indicators of their quantile bins. B = 0."""
     columns, column_map, suspects = design.stats, design.column_map, design.suspects
     assert suspects is not None
     shift = np.zeros(design.rows.d) if design.rows.shift is None else design.rows.shift
@@ -70,8 +71,8 @@ def make_effects(design: Design, degree: Any) -> Effects:
         for p in range(1, (degree if number and degree != "bins" else 1) + 1):
             column.append(k)
             power.append(p)
-            is_note = bool(column_map.is_indicator[k])
-            centre.append(0.0 if is_note else columns.mean[k] - shift[k])
+            is_indicator = bool(column_map.is_indicator[k])
+            centre.append(0.0 if is_indicator else columns.mean[k] - shift[k])
             scale.append(1.0 if columns.two_valued[k] else columns.sd[k])
     bins = None
     if binned:
@@ -94,7 +95,7 @@ def make_effects(design: Design, degree: Any) -> Effects:
 
 
 class EffectsFit(NamedTuple):
-    """Clusters and the distance (with its effects) they were found in."""
+    """Clusters and their distance (with its effects)."""
 
     clusters: Clusters
     distance: Distance
@@ -105,11 +106,11 @@ def solve_jointly(
 ) -> tuple[np.ndarray, Effects, np.ndarray]:
     """argmin over C, B of sum_i w_i ||x_i - C[labels_i] - B'z_i||^2 + ridge * tr(Z'WZ)/Q ||B||^2.
 
-    As a correction of the present C and B by the residuals, whose normal equations have the
-    unknowns of the clusters and of the suspects in blocks. A missing value has residual 0, which
-    makes it an expectation-maximisation step: the inertia does not rise. Rows with gaps count w
-    here, without their factor: the balance weighs them so, and where the two disagree about a rare
-    category, weights and B chase each other (seen on NHANES).
+    Solved as a correction of the current C and B from the residuals; the normal equations have
+    blocks for clusters and suspects. A missing value has residual 0, which makes it an
+    expectation-maximisation step: the inertia does not increase. Rows with missing values have
+    weight w here, without their factor, as in the balance: where the two differ for a rare
+    category, weights and B oscillate (seen on NHANES).
     """
     effects = distance.effects
     assert effects is not None
@@ -129,7 +130,7 @@ def solve_jointly(
     UR, U, UZ, ZR, ZZ = add_up(rows.map(sums, w, labels))
     empty = U <= np.finfo(np.float64).tiny * max(rows.n, 1)
     penalty = ridge_penalty(ZZ, ridge)
-    # Centres follow from B: eliminate them (their block is diagonal).
+    # Eliminate the centres, whose block is diagonal.
     inverse = np.divide(1.0, U, out=np.zeros_like(U), where=~empty)
     left = ZZ - UZ.T @ (inverse[:, None] * UZ) + penalty * np.eye(ZZ.shape[0])
     right = ZR - UZ.T @ (inverse[:, None] * UR) - penalty * effects.B[:, columns]
@@ -147,7 +148,7 @@ def ridge_penalty(ZZ: np.ndarray, ridge: float) -> float:
 def lloyd_with_effects(
     rows: Any, fit: EffectsFit, w: np.ndarray, ridge: float, max_sweeps: int = 100
 ) -> EffectsFit:
-    """(C, B) and labels in turn at fixed w until no label changes and B stands still."""
+    """Alternate (C, B) and labels at fixed w until no label changes and the inertia converges."""
     clusters, distance = fit
     before = np.inf
     for _ in range(max_sweeps):
@@ -166,7 +167,7 @@ def lloyd_with_effects(
 
 
 def regress_out(rows: Any, distance: Distance, a: np.ndarray, ridge: float) -> Distance:
-    """The distance with the effects of a regression on the suspects alone (one cluster)."""
+    """Distance with effects from a regression on the suspects alone (one cluster)."""
     labels = np.zeros(rows.n, dtype=np.int32)
     C = np.zeros((1, distance.columns.size))
     for _ in range(1 if distance.missing_at is None else 5):
@@ -188,15 +189,15 @@ def alternate_with_effects(
     save: SaveHook | None = None,
     resume: Snapshot | None = None,
 ) -> tuple[Solution, EffectsFit, Problem]:
-    """Clusters with effects at fixed weights until they settle, then the weights (if ``weigh``) at
-    fixed clusters; in turn.
+    """Alternate clusters with effects to convergence at fixed weights with the weights (if
+    ``weigh``) at fixed clusters.
 
-    (C, B, labels) minimise the inertia, w the other terms. That w leaves the inertia alone is
-    deliberate: where it does not, weights also go down for rows far from their centre, which costs
-    half of the effective size where there is nothing to balance, and on the tinted digits 0.02 to
-    0.07 ARI. Each half lowers what it minimises; their sum J may rise for a while, and the round
-    with the lowest is kept. "converged": a round changes J by no more than tol of itself, or no
-    round in PATIENCE has lowered it. ``resume`` takes the place of clusters, B and w of the start.
+    (C, B, labels) minimise the inertia, w the other terms. The inertia is deliberately not part of
+    the weight step: with it, rows far from their centre are down-weighted, which halves the
+    effective sample size of balanced data and costs 0.02 to 0.07 ARI on the tinted digits. Each
+    half step lowers its own terms; their sum J may increase temporarily, and the round with the
+    lowest J is kept. "converged": a round changes J by no more than tol of itself, or no round in
+    MAX_WORSE_ROUNDS has lowered it. ``resume`` replaces the initial clusters, B and w.
     """
     rows, history, before = problem.rows, History(), np.inf
     status, first, best, worse = "max_iter", 1, (np.inf, fit, w), 0
@@ -237,8 +238,8 @@ def alternate_with_effects(
         if save is not None and round_ < max_iter:
             save(snapshot)
     if weigh and status != "non-finite":
-        # To the end at last, with B as it stands: w is then the minimum that ``predict_weights``
-        # takes it for, and labels, centres and weights are consistent.
+        # Last weight step to convergence at fixed B: w is then the minimum that ``predict_weights``
+        # assumes, and labels, centres and weights are consistent.
         _, fit, w = best
         fit = lloyd_with_effects(rows, fit, w, ridge)
         problem = with_effects(problem, fit.distance)
@@ -252,7 +253,7 @@ def alternate_with_effects(
 
 
 def pack_fit(name: str, fit: EffectsFit, w: np.ndarray) -> dict[str, np.ndarray]:
-    """Arrays for a checkpoint from which ``unpack_fit`` makes the fit and w again."""
+    """Arrays for a checkpoint from which ``unpack_fit`` restores the fit and w."""
     assert fit.distance.effects is not None
     named = {**fit.clusters._asdict(), "B": fit.distance.effects.B, "w": w}
     return {f"{name} {field}": values for field, values in named.items()}
@@ -266,7 +267,7 @@ def unpack_fit(snapshot: Snapshot, name: str, plain: Distance) -> tuple[EffectsF
 
 
 def with_effects(problem: Problem, distance: Distance) -> Problem:
-    """The problem whose balance looks at corrected features."""
+    """The problem whose balance uses adjusted features."""
     balance = problem.balance
     if balance is not None:
         pair_blocks = [replace(p, effects=distance.effects) for p in balance.pair_blocks]
@@ -275,10 +276,10 @@ def with_effects(problem: Problem, distance: Distance) -> Problem:
 
 
 def confounded_sources(design: Design, labels: np.ndarray, suspects: np.ndarray) -> list[int]:
-    """Suspects some of whose values share no cluster with the others.
+    """Suspects that are confounded with the clusters.
 
-    Clusters and values that meet in rows are joined; where that leaves more than one group, effects
-    of values in different groups cannot be compared, since no cluster is seen with both.
+    Clusters and values that overlap are connected; if the graph has more than one component, the
+    effects of values in different components are not identifiable, since no cluster contains both.
     """
     rows, columns, present = design.rows, design.stats, design.a > 0
     K, out = int(labels.max()) + 1, []
@@ -304,10 +305,10 @@ def confounded_sources(design: Design, labels: np.ndarray, suspects: np.ndarray)
 
 
 # --------------------------------------------------------------------------------------------
-# Starts and the choice among their ends, without labels
+# Initializations and unsupervised selection among their solutions
 
 
-# Kinds of starts, in the order they are told. The last is an end without a model of effects.
+# Kinds of initializations, in the order they are reported. The last is a solution without effects.
 WEIGHTS_ONLY = "weights only"
 
 
@@ -315,13 +316,13 @@ INIT_KINDS = ("raw", "regressed", "weights", WEIGHTS_ONLY)
 
 
 class EffectsCandidate(NamedTuple):
-    """One end, where it started, and what the choice looks at.
+    """One solution, its initialization, and the selection criteria.
 
     explained   share of the variance of y between clusters, at the design weights
-    association  sqrt of the share of a suspect's variance between clusters, under the weights, of
-                the suspect where it is largest: 1 when the clusters are the suspect itself
-    ess         effective size
-    score       see ``score``; None where there is no yardstick
+    association  square root of the weighted share of a suspect's variance between clusters, largest
+                over the suspects: 1 when the clusters are the suspect itself
+    ess         effective sample size
+    score       see ``score``; None where there is no reference population
     """
 
     init: str
@@ -346,30 +347,32 @@ class EffectsCandidate(NamedTuple):
         }
 
 
-# Clusters tied to a suspect more than this, under the weights, are the suspect by another name.
+# Clusters with a larger weighted association with a suspect than this are confounded with it.
 CONFOUNDED = 0.8
 
 
-# Ends that are judged this close to the best are as good; the largest effective size decides.
+# Solutions with scores this close to the best are ties; the largest effective sample size decides.
 SCORE_TOLERANCE = 0.001
 
 
 def score(
     candidates: list[EffectsCandidate], source: np.ndarray, ridge: float
 ) -> list[EffectsCandidate]:
-    """Each partition judged in one and the same population:
+    """Score all partitions in one reference population, with row weights r:
 
-        judged = min over C, B of sum_i r_i ||x_i - C[label_i] - B'z_i||^2
+        score = min over C, B of sum_i r_i ||x_i - C[label_i] - B'z_i||^2
 
-        r = (1 - s) a / sum(a) + s v / sum(v)     v: the weights of the end without effects
-        s = t^2 / (t^2 + (1 - t)^2)               t: its clusters' tie to the suspects under a
+        r = (1 - s) a / sum(a) + s v / sum(v)     v: the weights of the solution without effects
+        s = t^2 / (t^2 + (1 - t)^2)               t: association of its clusters with the suspects
+                                                  under a
 
-    At its own weights every end looks good: one that leaves the classes to B finds nothing left to
-    balance, keeps its weights even and splits what varies within the classes, at a lower inertia
-    than the classes have. Under v the rows that were seldom sampled (a class at another's site)
-    count, and they do not fit such a B. Without a tie there is nothing to undo: r = a (v also goes
-    down with the distance from its own centres, so that it favours its own clusters). Where v has
-    not untied anything (the clusters are a suspect by another name), it is no yardstick: None.
+    Solutions cannot be compared at their own weights: one whose B absorbs the classes has nothing
+    left to balance, has uniform weights and splits the variation within the classes, at a lower
+    inertia than the classes have. Under v the rarely sampled rows (a class at another's site)
+    count, and they do not fit such a B. Without association no correction is needed: r = a (v also
+    decreases with the distance from its own centres, so it favours its own clusters). Where v has
+    not decoupled anything (the clusters are confounded with a suspect), there is no reference
+    population: None.
     """
     weights_only = next(c for c in candidates if c.init == WEIGHTS_ONLY)
     if weights_only.association > CONFOUNDED:
@@ -390,12 +393,12 @@ def score(
 
 
 def select(candidates: list[EffectsCandidate], weigh: bool) -> EffectsCandidate:
-    """The end to keep, without labels.
+    """Select a solution without labels.
 
-    Without weights: the lowest inertia. With weights: of the ends whose clusters are not a suspect
-    by another name, the one that is judged best; where others are as good, the one with the largest
-    effective size. Where there is no yardstick, the largest explained * (1 - tie^4). The objective
-    would choose wrongly, see ``score``. (docs/results/README.md has what else was tried.)
+    Without weights: the lowest inertia. With weights: among the solutions whose clusters are not
+    confounded with a suspect, the best score; among ties, the largest effective sample size. If
+    there are no scores, the largest explained * (1 - association^4). The objective is not a valid
+    criterion, see ``score``. (docs/results/README.md lists the alternatives that were tried.)
     """
     if not weigh:
         return min(candidates, key=lambda c: float(c.solution.w @ c.fit.clusters.e))
@@ -423,7 +426,7 @@ def assess(
 def suspect_association(
     rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int, source: np.ndarray
 ) -> float:
-    """sqrt of the share of a suspect's variance between clusters, largest over the suspects."""
+    """Square root of the share of a suspect's variance between clusters, largest over suspects."""
     effects = distance.effects
     assert effects is not None
 
@@ -474,7 +477,7 @@ def _inertia_of(rows, distance, w, labels, C, update: bool = True) -> float:
 
 
 def effect_sources(effects: Effects, column_map: Any) -> np.ndarray:
-    """For each entry of z the source column it was made of."""
+    """Source column of each entry of z."""
     column = effects.column
     if effects.bins is not None:
         column = np.concatenate([column, effects.bins.column])
@@ -496,12 +499,12 @@ def fit_candidates(
     save: SaveHook | None = None,
     resume: Snapshot | None = None,
 ) -> tuple[EffectsCandidate, list[dict]]:
-    """Three kinds of starts, each continued to its end, and the choice.
+    """Solve from three kinds of initializations and select a solution.
 
     "raw": k-means of x. "regressed": k-means after the suspects were regressed out. "weights": the
     joint weights and clusters without effects (only with ``weigh``). ``init_on(distance, seed)``
-    gives clusters; of each kind the best over the seeds (but the last, which is not a start's) goes
-    on.
+    returns initial clusters; of each kind the best over the seeds (all but the last, which is not
+    used here) is continued.
     """
     rows, a = problem.rows, problem.a
     source = effect_sources(effects, design.column_map)
@@ -561,15 +564,15 @@ def fit_candidates(
 def pack_candidates(
     candidates: list[EffectsCandidate], kind: int, phase: str, seeds: Any = None
 ) -> Snapshot:
-    """The ends so far, and which kind of start is under way."""
+    """Pack the solutions so far and the current kind of initialization."""
     arrays: dict[str, Any] = {}
     facts: dict[str, Any] = {"kind": kind, "phase": phase, "candidates": []}
     if seeds is not None:
         facts["seeds"] = seeds.tolist()
     for number, candidate in enumerate(candidates):
-        noted = pack_solution(f"candidate {number}", candidate.solution)
-        arrays |= {**noted.arrays, f"candidate {number} B": candidate.fit.distance.effects.B}
-        facts |= noted.facts
+        packed = pack_solution(f"candidate {number}", candidate.solution)
+        arrays |= {**packed.arrays, f"candidate {number} B": candidate.fit.distance.effects.B}
+        facts |= packed.facts
         fields = ("init", "explained", "association", "ess")
         facts["candidates"].append({field: getattr(candidate, field) for field in fields})
     return Snapshot(arrays, facts)
@@ -590,7 +593,7 @@ def unpack_candidates(
 
 
 def _weights_only(problem: Problem, design: Design) -> Problem:
-    """The problem without effects: both directions of the balance, features as they are."""
+    """The problem without effects: both directions of the balance, unadjusted features."""
     balance = _balance.Balance(problem.rows, design.pair_blocks)
     B0, before = balance.value(problem.a), problem.balance
     rate = 0.0

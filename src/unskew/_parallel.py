@@ -1,7 +1,7 @@
-"""Who computes: threads over the pieces of a task, BLAS held to one thread each.
+"""Threads over parts of a computation, with BLAS limited to one thread each.
 
-Results come back in the order of the pieces whatever thread made them, and no sum is cut by how
-many threads there are: the same bits for any number.
+Results are returned in the order of the parts, and the split into parts does not depend on the
+number of threads, so results are bit-identical for any number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ._compat import set_num_threads
 
 
 class Threads:
-    """n threads for the time of a ``with``; the thread that calls is one of them."""
+    """Context manager for n threads; the calling thread is one of them."""
 
     def __init__(self, n: int = 1) -> None:
         self.n = n
@@ -38,14 +38,14 @@ class Threads:
 
     @property
     def submit(self) -> Callable[..., Future] | None:
-        """To have something done ahead of time; None where there is one thread."""
+        """Submit function of the pool, for prefetching; None where there is one thread."""
         return None if self._pool is None else self._pool.submit
 
     def run(self, function: Callable, items: Iterable) -> Iterator[Any]:
-        """function(item) for each item, in order; at most a few results wait.
+        """function(item) for each item, in order; a bounded number of results is stored.
 
-        The calling thread takes part: where it would wait for a result it does the next item that
-        no other has begun. Waking a thread costs as much as a small task.
+        The calling thread takes part: instead of waiting for a result it processes the next item
+        that has not been started. Waking a thread costs as much as a small task.
         """
         items = list(items)
         if self._pool is None or len(items) < 2:
@@ -62,7 +62,7 @@ class Threads:
 
     @staticmethod
     def _first_of(begun: deque, own: dict, function: Callable) -> Any:
-        """The result of the first item, helping with later ones while others work on it."""
+        """The result of the first item; processes later items while it is computed."""
         first = begun[0][0]
         while first not in own and not first.done():
             for future, item in begun:
@@ -82,16 +82,16 @@ _blas_before: list[tuple[Any, int]] = []
 
 @cache
 def _blas() -> list[Any]:
-    """The BLAS libraries of NumPy and SciPy; looking for them takes longer than a small task."""
+    """The BLAS libraries of NumPy and SciPy, cached: the search takes longer than a small task."""
     return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread while anyone is inside, in whatever thread.
+    """Limit BLAS to one thread while any thread of the process is in this context.
 
-    The limit belongs to the process, not to a thread, so it is counted: it is set by the first fit
-    that enters and lifted by the last that leaves; fits in parallel threads keep their bits.
+    The limit is per process, not per thread, so users are counted: it is set by the first fit that
+    enters and removed by the last that exits; results of fits in parallel threads do not change.
     """
     global _blas_users, _blas_before
     with _blas_lock:

@@ -1,4 +1,4 @@
-"""What sets each cluster apart: weighted means inside and outside, in readable names."""
+"""Summaries of clusters and suspect effects, in the units and names of the input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._arrays import add_up
 from ._kmeans import cluster_sums
 from ._preprocessing import Design
 
-# Columns named for each cluster.
+# Maximum number of columns reported for each cluster.
 SHOWN = 10
 
 
@@ -18,7 +18,8 @@ def describe_clusters(
     design: Design, w: np.ndarray, labels: np.ndarray, K: int
 ) -> dict[str, np.ndarray]:
     """Means of each column inside and outside each cluster (K x d), over observed values, and
-    their difference in starting standard deviations; sizes and weights of the clusters."""
+    their difference in standard deviations at uniform weights; sizes and weights of the
+    clusters."""
     rows, missing_indicator = design.rows, design.column_map.missing_indicator
     sums, totals = add_up(
         rows.map(lambda tile, w_, own: cluster_sums(tile, w_, own, K), w, labels, dense=False)
@@ -49,7 +50,7 @@ def _divide(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
 
 
 def summarise_clusters(model: Any) -> list[dict]:
-    """The list behind ``DCKM.cluster_summary_``."""
+    """Value of ``DCKM.cluster_summary_``."""
     profile, encoder = model._profile, model.encoder_
     if encoder is not None:
         names = list(encoder.get_feature_names_out())
@@ -91,7 +92,7 @@ def summarise_clusters(model: Any) -> list[dict]:
 
 
 def describe_effects(model: Any) -> list[dict] | None:
-    """The list behind ``DCKM.suspect_effects_``."""
+    """Value of ``DCKM.suspect_effects_``."""
     effects = model._distance.effects
     if effects is None:
         return None
@@ -117,7 +118,7 @@ def describe_effects(model: Any) -> list[dict] | None:
         own = np.flatnonzero(column == k)
         of = int(source[k])
         if own.size == 1 and effects.scale[own[0]] == 1.0 and effects.power[own[0]] == 1.0:
-            # A 0/1 column: its source's columns as they are where it holds.
+            # A 0/1 column: the columns of its source have these values where it is 1.
             own = np.flatnonzero(source[column] == of)
             high = model._high[column[own]]
             z = np.where(column[own] == k, high, model._low[column[own]])

@@ -1,15 +1,15 @@
-"""Weights of rows that were not in the fit, from the condition that holds at its end.
+"""Weights of new rows, from the optimality condition of the fit.
 
-Where the objective is lowest, its derivative in the weight of a row i that has weight at all is the
-same for all rows but for what the held shares and the margins add. With u_i = w_i / a_i
+At the minimum, the derivative of the objective in the weight of a row i of positive weight is the
+same for all rows, up to the multipliers of fixed shares and margins. With u_i = w_i / a_i
 
     inertia_rate e_i + balance_rate g_i + 2 spread_rate u_i = nu + T_i . mu
 
 so u_i is the positive part of a linear function of e_i (squared distance to the nearest centre),
 g_i (derivative of the balance, a function of the row and of sums over the fit) and the indicators
-T_i of held shares and margins. nu, mu and the slope are found by least squares on the rows of the
-fit, since a fit ends near the minimum, not at it, and a floor of the effective size changes the
-slope; r2 says how well.
+T_i of fixed shares and margins. nu, mu and the slope are estimated by least squares on the rows of
+the fit, since a fit stops near the minimum, not at it, and a lower bound on the effective sample
+size changes the slope; r2 is the R2 of this regression.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from ._buffers import LARGE_N
 from ._preprocessing import indicators
 from ._solver import Problem
 
-# Rows with less of a mean weight than this are at the bound, where the condition is one-sided.
+# Rows with less than this share of the mean weight are at the zero bound, where the condition is
+# one-sided.
 AT_THE_BOUND = 0.01
-# Rows of which the regression is made where there are LARGE_N or more.
+# Maximum number of rows of the regression where there are LARGE_N or more.
 SUBSAMPLE = 2**20
 
 
@@ -49,7 +50,7 @@ class WeightModel:
     r2: float
 
     def predict(self, rows: Any, e: np.ndarray) -> np.ndarray:
-        """u for each row; e are squared distances to the nearest centre."""
+        """u for each row, with e the squared distances to the nearest centre."""
         return np.maximum(self._linear(rows, e), 0.0)
 
     def _linear(self, rows: Any, e: np.ndarray) -> np.ndarray:
@@ -75,8 +76,8 @@ def _design(rows: Any, own: _balance.Treatments | None, reduced_gradient: np.nda
 def fit_weight_model(
     problem: Problem, w: np.ndarray, e: np.ndarray, own: _balance.Treatments | None
 ) -> WeightModel | None:
-    """None where weights do not follow from the row: without a spread term, or where the balance
-    of all pairs is known only through products of the fitted rows with each other."""
+    """Fit the model of the weights. None where weights are no function of the row: without a spread
+    term, or where the d x t matrix of the balance is too large (GramBalance only)."""
     if not problem.spread_rate > 0:
         return None
     blocks = []
@@ -87,7 +88,7 @@ def fit_weight_model(
             term: Any = _balance.make_balance(problem.rows, pairs, "primal")
             blocks.append(BlockGradient(pairs, term.value_and_coefs(w)[1]))
     rows, a, inverse_a = problem.rows, problem.a, problem.inverse_a
-    if rows.n >= LARGE_N:  # the regression needs no more; the coefficients are those of all rows
+    if rows.n >= LARGE_N:  # only the regression uses a subsample; gradient coefficients do not
         rows = rows.subsample(SUBSAMPLE)
         w, e, a, inverse_a = (
             np.concatenate([v[start:stop] for start, stop in rows.source_bounds])
@@ -100,7 +101,7 @@ def fit_weight_model(
     A = _design(rows, own, blank._reduced_gradient(rows, e))
     free = (a > 0) & (u > AT_THE_BOUND * problem.weight_sum / problem.design_sum)
     weight = np.where(free, a, 0.0)
-    # Columns at one size, so that the gradient is not taken for a multiple of the others.
+    # Columns are scaled to equal size, so that lstsq does not treat the gradient as collinear.
     size = np.sqrt(np.asarray((A.multiply(A)).T @ weight).ravel() / weight.sum())
     size = np.where(size > 0, size, 1.0)
     scaled = A @ sp.diags_array(1.0 / size)

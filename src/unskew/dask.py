@@ -1,9 +1,10 @@
-"""DaskDCKM: the same solver on blocks of rows that the workers of a Dask cluster hold or read.
+"""DaskDCKM: the same solver on blocks of rows stored or read by the workers of a Dask cluster.
 
-Each pass sends one pure task per block: the kernel, the message and the block's own part of the
-vectors travel in the task, the block's results come back, and the driver puts them together in
-block order. Nothing is left on a worker but blocks that it can make again: a killed worker means
-recomputed blocks and the same bits. Needs ``pip install 'unskew[dask]'``, on the workers too.
+Each pass submits one pure task per block: the task contains the kernel, the gradient coefficients
+and the block's part of the vectors; it returns the block's results, and the driver combines them in
+block order. Workers keep no state except blocks that can be recomputed: after the loss of a worker
+its blocks are recomputed and the result is bit-identical. Requires ``pip install 'unskew[dask]'``,
+on the workers too.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ from ._io import need
 from ._parallel import one_blas_thread
 from .dckm import DCKM
 
-# Tasks under way per thread of the cluster: one at work, the others on their way to and from it.
+# Submitted tasks per thread of the cluster: one is running, the others are being transferred.
 MAX_IN_FLIGHT = 3
-# Seconds without a scheduler after which a fit gives up, and between two looks.
+# Seconds without a scheduler after which a fit fails, and between two polls.
 SCHEDULER_TIMEOUT, POLL_SECONDS = 15.0, 2.0
 
 
 class SchedulerGone(ConnectionError):
-    """The scheduler of the cluster does not answer; the message has its address."""
+    """The scheduler of the cluster does not respond; the message has its address."""
 
 
 # --------------------------------------------------------------------------------------------
@@ -60,7 +61,7 @@ class SchedulerGone(ConnectionError):
 
 
 class Shape(NamedTuple):
-    """What of the rows a kernel may ask for on a worker; the rows stay where they are."""
+    """Attributes of the rows that a kernel may use on a worker, without the data."""
 
     n: int
     d: int
@@ -92,8 +93,8 @@ def on_block(
 
 
 def packed(results: list, sizes: list[int]) -> Any:
-    """Results of tiles that have one number per row, as whole vectors: a few large arrays travel
-    faster than many small ones. Others as they are."""
+    """Concatenate results of tiles that have one number per row: a few large arrays are transferred
+    faster than many small ones. Other results are unchanged."""
     parts = [each if isinstance(each, tuple) else (each,) for each in results]
     per_row = all(
         isinstance(v, np.ndarray) and v.shape == (size,)
@@ -111,7 +112,7 @@ class Packed(NamedTuple):
     tuples: bool
 
     def results(self) -> Iterator[Any]:
-        """As they were before they were packed."""
+        """The results of each tile, as before packing."""
         for start, stop in bounds_from_sizes(self.sizes):
             each = tuple(v[start:stop] for v in self.vectors)
             yield each if self.tuples else each[0]
@@ -122,7 +123,7 @@ def take_block_rows(block: Any, which: np.ndarray) -> np.ndarray:
 
 
 def make_block(load: Callable, item: Any, dtype: str | None, name: str, number: int) -> np.ndarray:
-    """A block as rows next to each other, checked."""
+    """Load a block as a validated, contiguous array."""
     block = check_block(load(item), name, number)
     stored = storage_dtype(block.dtype if dtype is None else dtype, name)
     block = cast_block(block, stored, name, number)
@@ -135,7 +136,7 @@ def as_given(block: Any) -> Any:
 
 
 class EncodedFrame:
-    """Encodes a table that it is given."""
+    """Encodes a table."""
 
     def __init__(self, encoder: Any):
         self.encoder = encoder
@@ -145,7 +146,7 @@ class EncodedFrame:
 
 
 class ReadNpy:
-    """Reads rows start..stop of a file that all workers see."""
+    """Reads rows start..stop of a file that all workers can access."""
 
     def __init__(self, source: NpyFile):
         self.source = source
@@ -163,11 +164,12 @@ def select_columns(frame: Any, names: list) -> Any:
 
 
 # --------------------------------------------------------------------------------------------
-# With the driver
+# On the driver
 
 
 class Cluster:
-    """A client, with results in order, few at a time, and an end when the scheduler is gone."""
+    """A client that returns results in order, with a bounded number of submitted tasks, and raises
+    when the scheduler is lost."""
 
     def __init__(self, client: Any):
         self.client = client
@@ -175,7 +177,7 @@ class Cluster:
         self.address = getattr(scheduler, "address", None) or repr(client)
 
     def submit(self, function: Callable, *arguments: Any) -> Any:
-        """One task, whose key is its own: nothing is served from an earlier one."""
+        """Submit one task with a unique key, so that no earlier result is reused."""
         dask = need("dask", "dask", "DaskDCKM")
         self.poll()
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
@@ -187,11 +189,11 @@ class Cluster:
     def poll(self) -> None:
         if self.client.status in ("closed", "closing", "newly-created"):
             raise SchedulerGone(
-                f"the scheduler at {self.address} is gone (client is {self.client.status})"
+                f"the scheduler at {self.address} is lost (client is {self.client.status})"
             )
 
     def result(self, future: Any) -> Any:
-        """What a task gave; its own error, or SchedulerGone."""
+        """Result of a task; raises its error, or SchedulerGone."""
         errors = need("concurrent.futures", "dask", "DaskDCKM")
         comm = need("distributed.comm", "dask", "DaskDCKM")
         since = None
@@ -204,7 +206,7 @@ class Cluster:
             except (errors.CancelledError, comm.CommClosedError) as error:
                 if future.status != "error":
                     raise SchedulerGone(
-                        f"the scheduler at {self.address} is gone or has dropped the task ({error})"
+                        f"the scheduler at {self.address} is lost or cancelled the task ({error})"
                     ) from error
                 raise
             if self.client.status == "running":
@@ -213,17 +215,17 @@ class Cluster:
             since = since or time.monotonic()
             if self.client.status == "closed" or time.monotonic() - since > SCHEDULER_TIMEOUT:
                 raise SchedulerGone(
-                    f"the scheduler at {self.address} has not answered for "
+                    f"the scheduler at {self.address} has not responded for "
                     f"{time.monotonic() - since:.0f} s"
                 )
 
     def in_order(self, calls: Iterable[Callable[[], Any]]) -> Iterator[Any]:
-        """Results of tasks, in order; a bounded number is under way."""
+        """Results of tasks, in order; a bounded number is submitted at a time."""
         self.poll()
         try:
             threads = sum(self.client.nthreads().values())
         except (OSError, TimeoutError) as error:
-            raise SchedulerGone(f"the scheduler at {self.address} is gone ({error})") from error
+            raise SchedulerGone(f"the scheduler at {self.address} is lost ({error})") from error
         waiting: deque[Any] = deque()
         for call in calls:
             waiting.append(call())
@@ -234,7 +236,7 @@ class Cluster:
 
 
 class PersistedBlocks(NamedTuple):
-    """Rows on a cluster: how to make each block, or a future of it.
+    """Rows on a cluster: for each block a future, or the arguments that load it.
 
     blocks   per block a future, or the arguments of make_block
     sizes    rows of each block
@@ -269,7 +271,7 @@ def rows_of_made_block(how: tuple, which: np.ndarray) -> np.ndarray:
 
 
 class DistributedMatrix(TiledMatrix):
-    """Rows whose blocks are on the workers; ``map`` sends one task per block."""
+    """Rows whose blocks are on the workers; ``map`` submits one task per block."""
 
     def __init__(
         self, X: PersistedBlocks, *, shift: np.ndarray | None = None, n_threads: int | None = None
@@ -284,7 +286,7 @@ class DistributedMatrix(TiledMatrix):
         return DistributedMatrix(self.X, shift=shift)
 
     def subsample(self, most: int) -> DistributedMatrix:
-        """Every so many-th block."""
+        """Every n-th block, about ``most`` rows in all."""
         few = DistributedMatrix(self.X, shift=self.shift)
         few.chosen = self.chosen[:: -(-self.n // most)]
         ends = bounds_from_sizes(self.X.sizes)
@@ -343,11 +345,11 @@ class DistributedMatrix(TiledMatrix):
             yield from results.results() if isinstance(results, Packed) else results
 
     def total(self, parts: Iterable[tuple]) -> list[Any]:
-        """Of parts that are sums of groups already."""
+        """Sum of parts that are already summed within groups."""
         return add_up(parts)
 
     def run(self, function: Callable, items: Iterable) -> Iterator[Any]:
-        """With the driver: what is done for pieces of d x t matrices."""
+        """Run on the driver: operations on parts of d x t matrices."""
         yield from map(function, items)
 
     @contextmanager
@@ -357,7 +359,8 @@ class DistributedMatrix(TiledMatrix):
 
 
 class FrameReader:
-    """Partitions of a dask dataframe as a reader of tables: whole columns go to the driver."""
+    """Partitions of a dask dataframe as a reader of tables: whole columns are sent to the
+    driver."""
 
     def __init__(self, cluster: Cluster, parts: list, sizes: list[int], columns: list):
         self.cluster, self.parts, self.sizes = cluster, parts, sizes
@@ -370,26 +373,27 @@ class FrameReader:
 
 
 class DaskDCKM(DCKM):
-    """DCKM on a Dask cluster: the same solver, rows on the workers, weights with the driver.
+    """DCKM on a Dask cluster: the same solver, with rows on the workers and weights on the driver.
 
-    ``fit`` takes dask arrays (rows in chunks; columns become one chunk), dask dataframes (encoded
-    like tables), readers of blocks and files that all workers see, and what DCKM takes, in memory.
-    The driver holds vectors of n numbers, the workers the blocks. The result has the bits of DCKM
-    on the same blocks, and of DCKM on the array where blocks are whole groups of 16 tiles of it
-    (``unskew._data.tiled.tile_rows``; up to 128 columns). A killed worker changes nothing; without
-    a scheduler the fit ends with SchedulerGone. See docs/scale.md.
+    ``fit`` accepts dask arrays (chunked by rows; columns are rechunked to one chunk), dask
+    dataframes (encoded like tables), readers of blocks and files that all workers can access, and
+    in-memory input as DCKM. The driver stores vectors of length n, the workers the blocks. The
+    result is bit-identical to DCKM on the same blocks, and to DCKM on the array where blocks are
+    whole groups of 16 tiles of it (``unskew._data.tiled.tile_rows``; up to 128 columns). The loss
+    of a worker does not change the result; if the scheduler is lost the fit raises SchedulerGone.
+    See docs/scale.md.
 
     Parameters
     ----------
     client : distributed.Client or None
-        None: the one that is current.
+        None: the current client.
     persist : bool, default=True
-        Whether workers hold the (encoded) blocks between passes; False: they are made again in each
-        pass, for data larger than the cluster's memory.
+        Whether workers keep the (encoded) blocks in memory between passes; False: they are computed
+        again in each pass, for data larger than the cluster's memory.
     **parameters
-        Those of DCKM. ``n_threads`` is for rows in memory.
+        Parameters of DCKM. ``n_threads`` applies to rows in memory.
 
-    Attributes are those of DCKM. ``to_local()`` gives a DCKM.
+    The attributes are those of DCKM. ``to_local()`` returns a DCKM.
     """
 
     def __init__(self, client=None, *, persist=True, **parameters):
@@ -402,7 +406,7 @@ class DaskDCKM(DCKM):
         return sorted([*DCKM._get_param_names(), "client", "persist"])
 
     def __sklearn_clone__(self):
-        # Not through deep copies: a client is not copied.
+        # No deep copy: a client cannot be copied.
         parameters = self.get_params(deep=False)
         own = {name: parameters.pop(name) for name in ("client", "persist")}
         return type(self)(**own, **{k: clone(v, safe=False) for k, v in parameters.items()})
@@ -418,19 +422,19 @@ class DaskDCKM(DCKM):
                 client = distributed.get_client()
             except ValueError as error:
                 raise ValueError(
-                    "client=None should mean the current dask client, but there is none; start "
+                    "client=None should mean the current dask client, but there is none; create "
                     "one, distributed.Client(...), or pass it"
                 ) from error
         if not isinstance(client, distributed.Client):
             raise TypeError(
-                f"client={client!r} should be a distributed.Client or None; settings of DCKM are "
-                "given by name, DaskDCKM(n_clusters=...)"
+                f"client={client!r} should be a distributed.Client or None; parameters of DCKM are "
+                "keyword-only, DaskDCKM(n_clusters=...)"
             )
         cluster = Cluster(client)
         cluster.poll()
         return cluster
 
-    # ------------------------------------------------------------------------------------- door
+    # ------------------------------------------------------------------------ input validation
     def _open_source(self, X: Any) -> Any:
         kind = type(X).__module__.split(".")[0]
         if kind in ("dask", "dask_expr") and hasattr(X, "to_delayed"):
@@ -475,12 +479,12 @@ class DaskDCKM(DCKM):
         return PersistedBlocks(cluster, blocks, list(map(int, sizes)), d, dtype, "dask array")
 
     def _made(self, cluster: Cluster, load: Callable, parts: list, dtype: Any, name: str) -> list:
-        """Blocks of a dask collection: held by the workers, or recipes to be followed each time."""
+        """Blocks of a dask collection: futures, or delayed objects that are computed each time."""
         delayed = need("dask", "dask", "DaskDCKM").delayed
-        recipes = [
+        blocks = [
             delayed(make_block)(load, part, str(dtype), name, i) for i, part in enumerate(parts)
         ]
-        return cluster.client.compute(recipes) if self.persist else recipes
+        return cluster.client.compute(blocks) if self.persist else blocks
 
     def _frame(self, X: Any, cluster: Cluster) -> TableBlocks:
         parts = list(X.to_delayed())
@@ -493,7 +497,7 @@ class DaskDCKM(DCKM):
         if isinstance(matrix, PersistedBlocks):
             return DistributedMatrix(matrix)
         if isinstance(matrix, Blocks):
-            # The workers hold what is encoded; nothing is kept on the driver's disk.
+            # The workers keep the encoded blocks; the driver's disk cache is not used.
             load = matrix.load.made if isinstance(matrix.load, CachedBlocks) else matrix.load
             if isinstance(load, EncodedBlock):
                 return DistributedMatrix(self._encoded(matrix, load))
@@ -511,9 +515,9 @@ class DaskDCKM(DCKM):
         blocks = self._made(reader.cluster, encode, reader.parts, dtype, name)
         return PersistedBlocks(reader.cluster, blocks, sizes, d, dtype, name)
 
-    # -------------------------------------------------------------------------------- afterwards
+    # -------------------------------------------------------------------------------- after fit
     def to_local(self) -> DCKM:
-        """A fitted DCKM with the same centres, weights and labels, which needs no cluster."""
+        """A fitted DCKM with the same centres, weights and labels, independent of the cluster."""
         check_is_fitted(self)
         own = self.get_params(deep=False)
         local = DCKM(**{k: v for k, v in own.items() if k not in ("client", "persist")})
