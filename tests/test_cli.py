@@ -271,7 +271,7 @@ def test_constant_columns_are_named_in_the_summary(home, unskew):
         (["-s", "w", "-w", "w"], "'w' is --suspect and --weight-column at once"),
         (["--drop", "*"], "no column is left"),
         (["--keep", "site", "-s", "site"], "every column that is left is a --suspect"),
-        ([], "column 'patient' has 160 different values"),
+        ([], "column 'patient' has 160 distinct values"),
         (["--drop", "patient", "-k", "0"], "--clusters 0 should be >= 1"),
         (["--drop", "patient", "-k", "500"], "--clusters 500 should be <= n_samples=160"),
         (["--drop", "patient", "--bins", "1"], "--bins 1 should be >= 2"),

@@ -211,7 +211,7 @@ def test_blocks_are_made_once_and_their_folder_goes_with_them(tmp_path):
     assert made == [0, 1]
     (folder,) = tmp_path.iterdir()
     (folder / "1.npy").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"1\.npy: a kept block is gone or damaged"):
+    with pytest.raises(ValueError, match=r"1\.npy: a cached block is missing or damaged"):
         kept(1)
     del kept
     assert list(tmp_path.iterdir()) == []

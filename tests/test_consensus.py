@@ -331,7 +331,7 @@ def test_a_table_with_missing_values_is_compared_at_the_chosen_number_of_cluster
     ("given", "words"),
     [
         ({"n_runs": 0}, "n_runs"),
-        ({"max_samples": 3}, "max_samples=3 lets a run see 3 rows"),
+        ({"max_samples": 3}, "max_samples=3 gives subsamples of 3 rows"),
         ({"max_samples": 0.0}, "max_samples"),
         ({"max_samples": 1.5}, "max_samples"),
         ({"adjust": "weigths"}, "adjust='weigths'"),
@@ -342,7 +342,7 @@ def test_a_table_with_missing_values_is_compared_at_the_chosen_number_of_cluster
         ({"K": "many"}, "n_clusters='many'"),
         ({"K": 401}, "n_clusters=401"),
         ({"n_jobs": 0}, "n_jobs=0"),
-        ({"balance_strength": [1, 2], "suspects": [0]}, "several strengths"),
+        ({"balance_strength": [1, 2], "suspects": [0]}, "should be a single value"),
         ({"row_scale": "unit", "suspects": [0], "adjust": "both"}, "row_scale='unit'"),
     ],
 )
@@ -467,11 +467,11 @@ def test_choices_refuse_nonsense():
         choose_k(X, [10, 11])
     with pytest.raises(ValueError, match="criterion='luck'"):
         choose_k(X, criterion="luck")
-    with pytest.raises(ValueError, match="name one value"):
+    with pytest.raises(ValueError, match="at least one value"):
         choose_strengths(X, 2, [])
     with pytest.raises(ValueError, match="n_runs=1 should be >= 2"):
         choose_k(X, [2, 3], criterion="stability", n_runs=1)
-    with pytest.raises(ValueError, match="give the suspects to the model"):
+    with pytest.raises(ValueError, match="suspects should be None where a model is passed"):
         choose_k(X, suspects=[0], model=ConsensusDCKM())
     with pytest.raises(ValueError, match="n_clusters='auto' should be a number"):
         choose_strengths(X, model=ConsensusDCKM("auto"))
@@ -550,6 +550,6 @@ def test_of_strengths_that_separate_alike_the_weaker_is_taken():
 
 def test_candidates_that_the_rows_are_too_few_for_are_named():
     data = make_site_footprint(40, n_clusters=2, n_core=20, n_footprint=4, random_state=0)
-    with pytest.warns(UserWarning, match=r"candidates=\[40, 500\] are left out"):
+    with pytest.warns(UserWarning, match=r"candidates=\[40, 500\] are ignored"):
         found = choose_k(data.X, [2, 3, 40, 500], suspects=data.suspects, random_state=0)
     assert [each.value for each in found.candidates] == [2, 3]

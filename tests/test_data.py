@@ -455,7 +455,7 @@ def test_files_of_a_folder_may_differ_in_the_width_of_their_numbers(tmp_path):
     read = ParquetReader(tmp_path, block_rows=5).read(0)
     assert read["x"].to_pylist() == [1.0, 2.0, 3.0, 0.5, 2.5]
     pl.DataFrame({"x": ["word"]}).write_parquet(tmp_path / "b.parquet")
-    with pytest.raises(FileError, match="block 0: its files hold different kinds of values"):
+    with pytest.raises(FileError, match="block 0: its files have different types of values"):
         ParquetReader(tmp_path, block_rows=5).read(0)
 
 
@@ -496,7 +496,9 @@ def test_a_block_that_does_not_fit_the_type_of_the_first_is_an_error():
     reader.sizes = [200] * 3
     read = reader.read
     reader.read = lambda i: (read(i) > 0).astype(np.uint8) if i == 0 else read(i)
-    with pytest.raises(ValueError, match="block 1: holds float64, which does not fit into uint8"):
+    with pytest.raises(
+        ValueError, match="block 1: holds float64, which cannot be cast safely to uint8"
+    ):
         DCKM(3, n_init=1, random_state=0).fit(reader)
 
 

@@ -412,7 +412,7 @@ def test_no_overlap_warns(rng):
     y = np.repeat([0, 1, 2], 100)
     X = np.c_[6 * np.eye(3)[y] + 0.3 * rng.normal(size=(300, 3)), rng.normal(size=300)]
     table = pd.DataFrame(X, columns=list("abcd")).assign(site=np.array(list("NSW"))[y])
-    with pytest.warns(UserWarning, match="values of suspect 'site' share no cluster"):
+    with pytest.warns(UserWarning, match="Suspect 'site' is confounded with the clusters"):
         DCKM(
             3, suspects=["site"], adjust="effects", init=y, n_init=1, effect_ridge=100.0
         ).fit(table)  # fmt: skip
@@ -422,10 +422,10 @@ def test_no_overlap_warns(rng):
     ("how", "message"),
     [
         ({"adjust": "all"}, "adjust='all' should be one of"),
-        ({"adjust": "both"}, "adjust='both' takes the effects of suspects out, but suspects=None"),
+        ({"adjust": "both"}, "adjust='both' removes the effects of suspects, but suspects=None"),
         (
             {"adjust": "both", "suspects": [0], "objective": "paper"},
-            "adjust='both' should go with objective='normalized'",
+            "adjust='both' should be used with objective='normalized'",
         ),
         ({"effect_degree": 0}, "effect_degree=0 should be in"),
         ({"effect_ridge": -1.0}, "effect_ridge=-1.0 should be >= 0"),

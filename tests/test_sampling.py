@@ -71,7 +71,7 @@ def test_rows_are_drawn_without_repeats_in_their_order_among_those_that_count(da
 
 def test_what_counts_all_rows_counts_all(data, model, few):
     found = diagnose(model, data.X)
-    assert "Looked at 700 of 1,500 rows, drawn at random." in found.notes
+    assert "Computed on a random subsample of 700 of 1,500 rows." in found.notes
     assert found.settings.n_rows == found.weights.n_rows == found.evidence.n_rows == 1500
     sizes = np.bincount(model.labels_, minlength=4)
     assert [c.size for c in found.clusters] == sizes.tolist()
@@ -208,7 +208,7 @@ def test_design_weights_of_all_rows_are_asked_for(data, few):
 
 def test_the_report_names_the_number_of_sampled_rows(data, model, few):
     page = to_html(diagnose(model, data.X))
-    assert "Looked at 700 of 1,500 rows" in page
+    assert "Computed on a random subsample of 700 of 1,500 rows" in page
 
 
 def test_audit_and_compare_take_files_and_draw_rows(data, few, tmp_path):
@@ -220,5 +220,5 @@ def test_audit_and_compare_take_files_and_draw_rows(data, few, tmp_path):
         tmp_path / "x.npy", 4, suspects=data.suspects, n_init=1, random_state=0, methods=["dropped"]
     )
     assert side_by_side.n_rows == 1500
-    assert side_by_side.notes[0] == "Looked at 700 of 1,500 rows, drawn at random."
+    assert side_by_side.notes[0] == "Computed on a random subsample of 700 of 1,500 rows."
     assert sum(side_by_side.rows[0].sizes) == 700

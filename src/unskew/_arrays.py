@@ -1,4 +1,4 @@
-"""Sums that add, rows of CSR matrices, and columns of tiles: what kernels and data share."""
+"""Array helpers shared by kernels and data: sums over tiles, CSR rows, columns of tiles."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import scipy.sparse as sp
 from ._buffers import buffer
 from ._compat import vecdot
 
-# Length of two vectors from which on BLAS multiplies them faster than NumPy's own loop.
+# Minimum length of two vectors for which BLAS is faster than einsum for their inner product.
 BLAS_MIN_LENGTH = 64
 
 
 def csr_of(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, width: int) -> Any:
-    """A CSR matrix of these arrays, which are trusted and not copied (SciPy copies a view of a much
-    larger array); places in a row need not be in order."""
+    """A CSR matrix of these arrays, which are not checked or copied (SciPy copies a view of a much
+    larger array); indices in a row need not be sorted."""
     out = sp.csr_array((indptr.size - 1, width), dtype=data.dtype)
     out.data, out.indptr = data, indptr
     out.indices = indices.astype(indptr.dtype, copy=False)
@@ -25,7 +25,7 @@ def csr_of(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, width: int
 
 
 def csr_rows(X: Any, start: int, stop: int) -> Any:
-    """Rows of a CSR matrix, not copied and not to be written to."""
+    """Rows of a CSR matrix as a read-only view."""
     entries = slice(int(X.indptr[start]), int(X.indptr[stop]))
     data, indices = X.data[entries], X.indices[entries]
     data.flags.writeable = indices.flags.writeable = False
@@ -33,7 +33,7 @@ def csr_rows(X: Any, start: int, stop: int) -> Any:
 
 
 def take_columns(tile: Any, columns: np.ndarray) -> Any:
-    """Columns of a tile; a view where they are a run without gaps."""
+    """Columns of a tile; a view where they are consecutive."""
     if columns.size and (np.diff(columns) == 1).all():
         if columns.size == tile.shape[1]:
             return tile
@@ -51,25 +51,25 @@ def weighted_sum(w: np.ndarray, M: np.ndarray) -> np.ndarray:
 
 
 def row_products(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """A_i . B_i for each row: by BLAS where NumPy has it (from 2.0 on) and rows are long enough."""
+    """A_i . B_i for each row: by BLAS where NumPy supports it (>= 2.0) and rows are long enough."""
     if A.shape[1] >= BLAS_MIN_LENGTH and vecdot is not None:
         return vecdot(A, B)
     return np.einsum("ij,ij->i", A, B)
 
 
 def sum_of_squares(D: np.ndarray) -> float:
-    """||D||^2, row by row in the dtype of D, then in float64."""
+    """||D||^2: rows are summed in the dtype of D, then their sums in float64."""
     return float(row_products(D, D).sum(dtype=np.float64))
 
 
 def even_ranges(n: int, step: int) -> list[tuple[int, int]]:
-    """0 to n in parts of about one size, none above ``step``."""
+    """Split 0..n into parts of about equal size, at most ``step``."""
     ends = np.linspace(0, n, max(1, -(-n // step)) + 1).astype(int).tolist()
     return list(pairwise(ends))
 
 
 def add_up(parts: Any) -> list[Any]:
-    """Sum tuples of arrays in the order in which they come, in float64."""
+    """Sum tuples of arrays in the given order, in float64."""
     total: list[Any] = []
     for part in parts:
         if not total:

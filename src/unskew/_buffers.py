@@ -1,8 +1,8 @@
-"""Memory that a thread uses again for each tile.
+"""Thread-local buffers that kernels reuse for each tile.
 
-A fresh array of a tile's size is new pages from the system, each of which costs a fault; on a tile
-that fits the cache these cost more than the arithmetic, and how much depends on the allocator's
-settings. So what a kernel needs for a moment has a name and stays with the thread.
+A newly allocated array of a tile's size causes page faults; for a tile that fits the cache these
+cost more than the arithmetic, and how much depends on the allocator's settings. So temporary arrays
+of kernels are named buffers that are kept per thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-# Larger arrays are not kept; and beyond the end of a fit only those that are smaller than this.
+# Larger arrays are not kept as buffers; after a fit only those up to MAX_IDLE_BYTES are kept.
 MAX_BUFFER_BYTES = 2**28
 
 
@@ -24,9 +24,9 @@ _local = threading.local()
 
 
 def buffer(name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An array with anything in it, valid until this thread asks for the same name again.
+    """An uninitialized array, valid until this thread requests the same name again.
 
-    Never part of a result.
+    It should not be part of a result.
     """
     dtype = np.dtype(dtype)
     size = math.prod(shape) * dtype.itemsize
@@ -42,14 +42,14 @@ def buffer(name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def free_buffers() -> None:
-    """Give back this thread's large arrays: a fit is over."""
+    """Free this thread's large buffers at the end of a fit."""
     buffers = getattr(_local, "buffers", {})
     for name in [name for name, memory in buffers.items() if memory.size > MAX_IDLE_BYTES]:
         del buffers[name]
 
 
 def copy_if_shared(result: Any, memory: np.ndarray) -> Any:
-    """A kernel's result with copies of what lies in ``memory``, which is about to be used again."""
+    """A kernel's result, with arrays copied that share ``memory``, which will be overwritten."""
     if isinstance(result, np.ndarray):
         return result.copy() if np.may_share_memory(result, memory) else result
     if type(result) in (tuple, list):
@@ -57,6 +57,6 @@ def copy_if_shared(result: Any, memory: np.ndarray) -> Any:
     return result
 
 
-# From so many rows on, vectors of n numbers are what a fit costs in memory: fewer pairs, in
-# float32 (they only shape the direction; the search decides on J in float64 as ever).
+# From this number of rows on, vectors of length n dominate the memory of a fit: L-BFGS then stores
+# fewer pairs, in float32 (they only affect the direction; the line search evaluates J in float64).
 LARGE_N = 2**22

@@ -1,4 +1,4 @@
-"""What differs between versions of the libraries that unskew supports, in one place."""
+"""Compatibility with the supported versions of other libraries."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ except ImportError:  # pragma: no cover - older scikit-learn
     FIT_STACKLEVEL = 3
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands in where scikit-learn has no callbacks."""
+        """Placeholder for scikit-learn versions without callbacks."""
 
     def with_callbacks(method):  # type: ignore[no-redef]
         return method
 
 
-# A_i . B_i for each row by BLAS; None before NumPy 2.0.
+# Row-wise inner products by BLAS; None before NumPy 2.0.
 vecdot: Any = getattr(np, "vecdot", None)
 
 
 def set_num_threads(library: Any, n: int) -> None:
-    """Set the threads of a BLAS library that threadpoolctl found.
+    """Set the number of threads of a BLAS library found by threadpoolctl.
 
-    Of OpenBLAS with threads of its own, threadpoolctl obeys one Python thread and passes over what
-    others ask for; ``_parallel`` counts its users itself, so that it may call the library directly.
+    For OpenBLAS with its own threads, threadpoolctl accepts calls from one Python thread and
+    ignores those from others; ``_parallel`` counts its users itself, so it can call the library
+    directly.
     """
     getattr(library, "_real_set_num_threads", library.set_num_threads)(n)

@@ -1,7 +1,7 @@
-"""Weighted k-means kernels: start, assign, update. Letters as in ``_balance``.
+"""Weighted k-means kernels: initialize, assign, update. Letters as in ``_balance``.
 
-Every function takes the columns that make up the distance, so that suspects can be balanced
-without being part of it.
+Every function takes the columns of the distance, so that suspects can be balanced without being
+part of it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ._balance import Effects
 from ._buffers import buffer
 from ._validation import check_option
 
-# Entries of a CSR row whose product float32 adds up well enough, and the share of the squares that
-# a squared distance is the difference of below which it has lost too many digits.
+# Maximum number of entries of a CSR row whose product is accurate enough in float32; and the ratio
+# of a squared distance to the squares it is the difference of, below which it lost too many digits.
 SHORT_ROW, CANCELLATION = 128, 0.1
 
 
 class MissingMask(NamedTuple):
-    """Missing values of a dense tile, whose places hold 0.
+    """Missing values of a dense tile, where the tile is 0.
 
     missing (n x u) is 1 where the column ``at`` (u, positions in the distance) is missing; factor
     (n) = sum of all columns' scales / sum over the observed ones, 0 for a row without any value.
@@ -38,10 +38,10 @@ class MissingMask(NamedTuple):
 
 @dataclass(frozen=True)
 class RowScaling:
-    """How rows are measured: (x + offset) * scale, and then, if ``unit``, at length 1.
+    """Scaling of rows: (x + offset) * scale, then, if ``unit``, normalised to length 1.
 
-    offset takes two-valued columns to 0 and something (absent, present); it is 0 for all others.
-    Rows of length 0 stay where they are.
+    offset maps the smaller value of two-valued columns (absent, present) to 0; it is 0 for all
+    other columns. Rows of length 0 are not normalised.
     """
 
     offset: np.ndarray
@@ -66,20 +66,21 @@ class RowScaling:
 
 @dataclass(frozen=True)
 class Distance:
-    """Which columns of a tile the distance is made of, and where their missing values are noted.
+    """Columns of the distance, and the indicator columns of their missing values.
 
-    With o_ij = 1 where the value is there, 0 where not, and v_j the columns' starting variances,
+    With o_ij = 1 where the value is observed, 0 where it is missing, and v_j the variances of the
+    columns at uniform weights,
 
         e_ik = f_i sum_j o_ij (x_ij - c_kj)^2,   f_i = sum_j v_j / sum_j o_ij v_j
 
-    so that a row with gaps is not closer to everything.
+    so that a row with missing values is not closer to all centres.
 
     columns     of the tile
     missing_at  positions in ``columns`` that have missing values
     indicator   the 0/1 columns of the tile that are 1 where those are missing
     variances   v, for the factor
-    effects     what the suspects add to the columns, taken out before distances are; or None
-    scaling     scales of columns and rows; None: as they are. Not together with effects
+    effects     effects of the suspects, removed before distances are computed; or None
+    scaling     scales of columns and rows; None: unscaled. Not together with effects
     """
 
     columns: np.ndarray
@@ -94,7 +95,7 @@ class Distance:
             F = take_columns(tile, self.columns)
             return F if self.scaling is None else self.scaling.apply(F)
         F = self.effects.residuals(tile, self.columns)
-        if self.missing_at is not None:  # also what is noted for these rows only
+        if self.missing_at is not None:  # indicators may be specific to these (new) rows
             F[:, self.missing_at] *= 1 - tile[:, self.indicator]
         return F
 
@@ -110,7 +111,7 @@ class Distance:
 
 
 class Clusters(NamedTuple):
-    """labels (n), e (n) squared distance to the own centre, C (K x d), all of one assignment."""
+    """labels (n), squared distances e (n) to the assigned centres, C (K x d)."""
 
     labels: np.ndarray
     e: np.ndarray
@@ -120,11 +121,11 @@ class Clusters(NamedTuple):
 def squared_distances(
     F: Any, C: np.ndarray, mask: MissingMask | None = None, dtype: Any = np.float64
 ) -> tuple[np.ndarray, np.ndarray]:
-    """||x||^2 - 2 x.c + ||c||^2 for each row and centre, and the size its rounding scales with.
+    """||x||^2 - 2 x.c + ||c||^2 for each row and centre, and the scale of its rounding error.
 
-    CSR rows, which cannot be shifted towards 0, are multiplied in ``dtype``. With gaps (places that
-    hold 0) the squares of c there are taken out by a second product, and the row's factor is
-    multiplied in.
+    CSR rows, which cannot be shifted towards 0, are multiplied in ``dtype``. With missing values
+    (which are 0 in F) the corresponding squares of c are subtracted by a second product, and the
+    result is multiplied by the row's factor.
     """
     if sp.issparse(F):
         data = buffer("entries", F.data.shape, np.float64)
@@ -147,7 +148,7 @@ def squared_distances(
 
 
 def differences(x: np.ndarray, c: np.ndarray, mask: MissingMask | None, which: Any) -> np.ndarray:
-    """x - c where both are known, 0 in a gap; rows ``which`` of the tile."""
+    """x - c, 0 where x is missing; rows ``which`` of the tile."""
     return zero_missing(x - c, mask, which)
 
 
@@ -160,8 +161,8 @@ def zero_missing(difference: np.ndarray, mask: MissingMask | None, which: Any) -
 def assign(F: Any, C: np.ndarray, mask: MissingMask | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Nearest centre of each row and the squared distance to it; ties go to the lowest index.
 
-    The product form above decides all rows but near-ties; those are decided on differences in
-    float64. So the answer does not depend on how rows were cut into tiles.
+    The product form above is used for all rows but near-ties, which are resolved from differences
+    in float64. So the result does not depend on how rows are split into tiles.
     """
     if sp.issparse(F):
         return _assign_entries(F, C)
@@ -178,15 +179,15 @@ def assign(F: Any, C: np.ndarray, mask: MissingMask | None = None) -> tuple[np.n
 
 
 def _closest(distances: np.ndarray, size: np.ndarray, roundings: int = 32) -> np.ndarray:
-    """K x n: which centres are the nearest, to so many roundings of ``size``."""
-    # Centre by centre: a row of K numbers is too short to be worked on by itself.
+    """K x n: which centres are the nearest, up to ``roundings`` rounding errors of ``size``."""
+    # Centre by centre, because a row of K numbers is too short for vectorised operations.
     across = np.ascontiguousarray(distances.T)
     return across <= across.min(0) + roundings * np.finfo(distances.dtype).eps * size
 
 
 def _assign_entries(F: Any, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``assign`` of CSR rows. Short rows of float32 are multiplied in float32; near ties, and rows
-    whose distances lose digits in it, again in float64."""
+    """``assign`` for CSR rows. Short rows of float32 are multiplied in float32; near-ties, and rows
+    whose distances lose too many digits, are recomputed in float64."""
 
     def nearest(F: Any, dtype: Any, roundings: int) -> tuple:
         distances, size = squared_distances(F, C, dtype=dtype)
@@ -214,14 +215,14 @@ def _decide(
             [(differences(F[part], c, mask, part).astype(np.float64) ** 2).sum(1) for c in C],
             axis=1,
         )
-        # A tie in exact arithmetic may differ in the last digits here.
+        # Ties in exact arithmetic may differ in the last digits.
         labels[part] = (exact <= exact.min(1, keepdims=True) * (1 + 1e-12)).argmax(1)
 
 
 def distances(F: Any, C: np.ndarray, mask: MissingMask | None = None) -> np.ndarray:
     """Euclidean distance of each row to each centre.
 
-    Where the product form has lost its digits (a row almost on a centre) differences are taken.
+    Where the product form loses its digits (a row close to a centre) differences are used.
     """
     C = C.astype(np.float64 if sp.issparse(F) else F.dtype, copy=False)
     squares, size = squared_distances(F, C, mask)
@@ -237,10 +238,10 @@ def distances(F: Any, C: np.ndarray, mask: MissingMask | None = None) -> np.ndar
 def cluster_sums(
     F: Any, w: np.ndarray, labels: np.ndarray, K: int, mask: MissingMask | None = None
 ) -> tuple:
-    """Sums that add: sum of w x per cluster (K x d) and sum of w per cluster.
+    """Additive sums: sum of w x per cluster (K x d) and sum of w per cluster.
 
-    With gaps w stands for w times the row's factor, and the third sum (K x u) is the weight that
-    each cluster lacks in each column with gaps.
+    With missing values, w stands for w times the row's factor, and the third sum (K x u) is the
+    weight of the missing values per cluster and column.
     """
     if mask is not None:
         w = w * mask.factor
@@ -248,7 +249,7 @@ def cluster_sums(
     totals = np.bincount(labels, weights=w, minlength=K)
     if sp.issparse(F):
         return _sums_of_entries(F, weights, labels, K), totals
-    # Column by column as it is: nothing to sort.
+    # CSC with one entry per column: no sorting is needed.
     members = sp.csc_array((weights, labels, np.arange(labels.size + 1)), (K, labels.size))
     if mask is None:
         return members @ F, totals
@@ -256,7 +257,7 @@ def cluster_sums(
 
 
 def _sums_of_entries(F: Any, weights: np.ndarray, labels: np.ndarray, K: int) -> np.ndarray:
-    """Sum of w x per cluster of CSR rows: all entries as one row of K d places, made dense."""
+    """Sum of w x per cluster of CSR rows: all entries as one CSR row of length K d, densified."""
     d, count = F.shape[1], np.diff(F.indptr)
     integer: Any = np.int32 if K * d < 2**31 else np.int64
     places = np.repeat(labels.astype(integer) * integer(d), count)
@@ -268,9 +269,10 @@ def _sums_of_entries(F: Any, weights: np.ndarray, labels: np.ndarray, K: int) ->
 
 
 def update(rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, C: np.ndarray):
-    """argmin_C sum_i w_i e_i: weighted means of what was observed; no weight, no move.
+    """argmin_C sum_i w_i e_i: weighted means of observed values.
 
-    A centre lies at 0, the starting mean, in a column that none of its rows has a value of.
+    Centres of clusters without weight are unchanged. A centre is 0, the mean at uniform weights, in
+    a column in which all its rows have missing values.
     """
     K, rows = C.shape[0], _tall(rows, distance)
     parts = rows.map(
@@ -300,7 +302,7 @@ def means(totals: list, distance: Distance, C: np.ndarray, n: int) -> tuple:
 
 
 def label_and_sum(rows: Any, distance: Distance, w: np.ndarray, C: np.ndarray) -> tuple:
-    """``label``, and the sums from which ``update`` would make the next centres: one pass."""
+    """``label``, and the sums from which ``update`` computes the next centres, in one pass."""
     K, rows = C.shape[0], _tall(rows, distance)
     C_ = by_column(C, rows)
 
@@ -324,7 +326,7 @@ def _tall(rows: Any, distance: Distance) -> Any:
 
 
 def by_column(C: np.ndarray, rows: Any) -> np.ndarray:
-    """Centres as CSR rows are multiplied with: else each tile would turn them by itself."""
+    """Centres in Fortran order for products with CSR rows: otherwise each tile converts them."""
     return np.asfortranarray(C, dtype=np.float64) if rows.sparse else C
 
 
@@ -335,18 +337,18 @@ def label(rows: Any, distance: Distance, C: np.ndarray) -> Clusters:
     parts = rows.map(
         lambda tile: assign(distance.features(tile), C_, distance.missing_mask(tile)), dense=False
     )
-    for (start, stop), (some_labels, some_e) in zip(rows.bounds, parts):
-        labels[start:stop], e[start:stop] = some_labels, some_e
+    for (start, stop), (tile_labels, tile_e) in zip(rows.bounds, parts):
+        labels[start:stop], e[start:stop] = tile_labels, tile_e
     return Clusters(labels, e, C)
 
 
 def reseed_empty(
     rows: Any, distance: Distance, w: np.ndarray, clusters: Clusters, empty: np.ndarray
 ) -> np.ndarray:
-    """Centres with each empty cluster moved onto the row that is farthest from all others.
+    """Centres with each empty cluster moved to the row that is farthest from all centres.
 
-    One at a time, so that copies of a row are not taken twice; only rows that have weight; a
-    cluster stays where it was when no row is away from every centre.
+    One at a time, so that copies of a row are not chosen twice; only rows of positive weight; a
+    centre is unchanged when every row coincides with a centre.
     """
     C, e = clusters.C.copy(), np.where(w > 0, clusters.e, 0.0)
     for k in np.flatnonzero(empty):
@@ -361,9 +363,9 @@ def reseed_empty(
 def lloyd(
     rows: Any, distance: Distance, w: np.ndarray, clusters: Clusters, max_sweeps: int = 300
 ) -> tuple[Clusters, bool]:
-    """Centres and labels in turn at fixed w until no label changes. The inertia never rises.
+    """Lloyd's algorithm at fixed w until no label changes. The inertia never increases.
 
-    The returned labels are the nearest of the returned centres, as ``predict`` gives them.
+    The returned labels are those of the nearest returned centres, as in ``predict``.
     """
     best = float(w @ clusters.e)
     C, empty = update(rows, distance, w, clusters.labels, clusters.C)
@@ -372,7 +374,7 @@ def lloyd(
             C = reseed_empty(rows, distance, w, clusters._replace(C=C), empty)
         new, totals = label_and_sum(rows, distance, w, C)
         value = float(w @ new.e)
-        if value > best:  # rounding: the last sweep brought nothing
+        if value > best:  # by rounding only: the last sweep did not lower the inertia
             return clusters, True
         settled = np.array_equal(new.labels, clusters.labels)
         clusters, best = new, value
@@ -383,7 +385,7 @@ def lloyd(
 
 
 # --------------------------------------------------------------------------------------------
-# Starts
+# Initializations
 
 
 def init_from_labels(
@@ -405,7 +407,7 @@ def init_plusplus(rows: Any, distance: Distance, a: np.ndarray, K: int, rng: Any
     """k-means++ with a few trials per centre, as in scikit-learn, but tile by tile.
 
     Each next centre is drawn with probability proportional to a_i times the squared distance to
-    the centres so far; of 2 + log(K) draws the one that lowers the inertia most is kept.
+    the centres so far; of 2 + log(K) draws the one with the lowest inertia is kept.
     """
     trials = 2 + int(np.log(K))
     C = np.empty((K, distance.columns.size))
@@ -427,7 +429,7 @@ def init_plusplus(rows: Any, distance: Distance, a: np.ndarray, K: int, rng: Any
 def init_principal(rows: Any, distance: Distance, a: np.ndarray, K: int) -> np.ndarray:
     """Labels: the weighted first principal component, sign fixed, cut at weighted quantiles.
 
-    Deterministic, and the same for any order of rows and for a repeated row or its weight.
+    Deterministic, invariant to the order of rows, and the same for a repeated row as for weight 2.
     """
     d, N = distance.columns.size, float(a.sum())
 
@@ -459,9 +461,9 @@ def init_principal(rows: Any, distance: Distance, a: np.ndarray, K: int) -> np.n
         operator = LinearOperator((d, d), matvec=lambda v: times(np.ravel(v)), dtype=np.float64)
         try:
             direction = eigsh(operator, k=1, v0=np.ones(d))[1][:, 0]
-        except ArpackError:  # rows without variance have no principal direction: any will do
+        except ArpackError:  # without variance there is no principal direction: use any
             direction = np.full(d, d**-0.5)
-    # Rounding must not decide the sign: the first of the (nearly) largest entries is positive.
+    # The sign must not depend on rounding: the first of the (nearly) largest entries is positive.
     size = np.abs(direction)
     direction = direction * np.sign(direction[np.flatnonzero(size >= size.max() * (1 - 1e-6))[0]])
     scores = project(direction)
@@ -470,17 +472,17 @@ def init_principal(rows: Any, distance: Distance, a: np.ndarray, K: int) -> np.n
 
 
 def weighted_cuts(values: np.ndarray, a: np.ndarray, parts: int) -> np.ndarray:
-    """Cuts between ``parts`` groups of about equal weight; fewer where values repeat.
+    """Cut points between ``parts`` groups of about equal weight; fewer where values repeat.
 
     The q-quantile is the smallest value with at least a share q of the weight at or below it; the
-    cut lies halfway to the next larger value, so that rounding of a value never moves it across.
+    cut is halfway to the next larger value, so that rounding of a value does not change its group.
     """
     has_weight = a > 0
     order = np.argsort(values[has_weight], kind="stable")
     v, weight = values[has_weight][order], a[has_weight][order]
-    # Values that agree to rounding are one value.
-    gap = 1e-12 * max(abs(float(v[0])), abs(float(v[-1]))) if v.dtype == np.float64 else 0.0
-    last = np.flatnonzero(np.append(np.diff(v) > gap, True))
+    # Values that agree up to rounding are one value.
+    rounding = 1e-12 * max(abs(float(v[0])), abs(float(v[-1]))) if v.dtype == np.float64 else 0.0
+    last = np.flatnonzero(np.append(np.diff(v) > rounding, True))
     below = np.cumsum(weight)[last]
     shares = np.arange(1, parts) / parts * below[-1]
     at = np.searchsorted(below, shares * (1 - 1e-12))
@@ -493,7 +495,7 @@ INIT_METHODS = ("partition", "random", "k-means++", "principal")
 
 
 def check_init(init: Any, n: int, K: int, d: int) -> Any:
-    """A word, labels (n,) as int32, or centres (K, d) as float64."""
+    """Validate init: a method name, labels (n,) as int32, or centres (K, d) as float64."""
     if isinstance(init, str):
         check_option("init", init, INIT_METHODS)
         return init
@@ -526,10 +528,10 @@ def check_init(init: Any, n: int, K: int, d: int) -> Any:
 def init_clusters(
     rows: Any, distance: Distance, a: np.ndarray, K: int, init: Any, rng: Any
 ) -> Clusters:
-    """The start every method of this package shares: centres, and each row's label.
+    """Initial centres and labels, for all methods of this package.
 
     For a partition ("partition", "principal", labels) the labels are the partition itself and the
-    centres its weighted means; otherwise rows go to their nearest centre.
+    centres its weighted means; otherwise rows are assigned to their nearest centre.
     """
     if isinstance(init, str) and init in ("random", "k-means++"):
         draw = init_random if init == "random" else init_plusplus

@@ -30,7 +30,7 @@ def find_columns(named: Any, names: np.ndarray | None, d: int, parameter: str) -
         if isinstance(one, str):
             if names is None:
                 raise ValueError(
-                    f"{parameter} names {one!r} but X has no column names; give indices or a table"
+                    f"{parameter} names {one!r} but X has no column names; pass indices or a table"
                 )
             where = np.flatnonzero(names == one)
             if where.size == 0:
@@ -46,7 +46,7 @@ def find_columns(named: Any, names: np.ndarray | None, d: int, parameter: str) -
         else:
             raise TypeError(
                 f"{parameter} has {one!r} ({type(one).__name__}); "
-                "columns are given by name, index or boolean mask"
+                "columns should be given by name, index or boolean mask"
             )
     return np.unique(np.array(found, dtype=np.intp))
 
@@ -59,7 +59,7 @@ def _has_text(named: Any) -> bool:
 
 
 def abbreviate(names: Any, most: int = 8, quoted: bool = True) -> str:
-    """The first few of a list, in words."""
+    """The first ``most`` entries of a list as text, and its length if it is longer."""
     shown = ", ".join(map(repr if quoted else str, list(names)[:most]))
     return shown + (f", ... ({len(names)} in all)" if len(names) > most else "")
 
@@ -83,7 +83,7 @@ def check_number(
     high: float = np.inf,
     open_low: bool = False,
 ) -> None:
-    """Raise for a value of the wrong kind or outside its range, naming both."""
+    """Raise for a value of the wrong type or outside its range; the message has value and rule."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, kind):
         wanted = "an integer" if kind is numbers.Integral else "a number"
         raise TypeError(f"{name}={value!r} should be {wanted}, not {type(value).__name__}")
@@ -105,7 +105,7 @@ def check_option(name: str, value: Any, words: tuple[str | None, ...]) -> None:
 def check_weights(sample_weight: Any, n: int) -> np.ndarray:
     """Design weights as float64: one per row, finite, none negative, not all zero."""
     if sample_weight is None:
-        # Of many rows, one number that stands for all: n float64 less to hold, here and below.
+        # For many rows, one number broadcast to all: saves n float64, here and in the solver.
         return np.ones(n) if n < LARGE_N else np.broadcast_to(np.float64(1.0), (n,))
     if isinstance(sample_weight, numbers.Real):
         sample_weight = np.full(n, sample_weight)
@@ -131,8 +131,8 @@ def check_weights(sample_weight: Any, n: int) -> np.ndarray:
 
 
 def to_native_byteorder(X: Any) -> Any:
-    """Arrays whose bytes are in the order of another machine, in that of this one: they are still
-    float32, which scikit-learn does not see."""
+    """Convert arrays of foreign byte order to the native one. scikit-learn does not recognise
+    float32 of foreign byte order as float32."""
     if isinstance(X, np.ndarray) and not X.dtype.isnative:
         return X.astype(X.dtype.newbyteorder("="))
     return X

@@ -1,4 +1,4 @@
-"""DCKM: k-means and sample weights that decorrelate the columns, learned together."""
+"""DCKM: k-means and sample weights that decorrelate the columns, learned jointly."""
 
 from __future__ import annotations
 
@@ -29,34 +29,37 @@ from ._validation import check_number, check_option, check_weights
 
 
 class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseDecorrelator):
-    """Decorrelated k-means: clusters that do not follow how the data were gathered.
+    """Decorrelated k-means: clustering under selection bias with learned sample weights.
 
-    Learns centres, labels and one weight per row together. With a = sample_weight, N = sum(a), w =
+    Learns centres, labels and one weight per row jointly. With a = sample_weight, N = sum(a), w =
     a m, it minimises over m >= 0 with sum(a m) = N (``objective="normalized"``)
 
         J =   inertia(w) / (N V0)                      inertia = sum_i w_i ||x_i - C[label_i]||^2
             + balance_strength * balance(w) / B0       balance = sum of D**2
             + spread_strength * (sum(a m**2) / N - 1)
 
-    V0 is the total variance and B0 the balance, both at m = 1, so that balance_strength = 1 means
-    "as important as the variance". D[k, j] is the weighted mean of column k where treatment j holds
-    minus its mean elsewhere, divided by the starting standard deviation of k; treatments are the
-    two-valued columns (the larger value is treated) and the weighted quantile bins of the others;
-    pairs inside a column do not count. With ``suspects`` only pairs of one suspect and one other
-    column enter, in both directions, and the weighted shares of the suspects' own values (or bins)
-    stay what they were (with ten rows or more for each): else the weights would rather empty all
-    sites but one than untie the sites from the rest.
+    V0 is the total variance and B0 the balance, both at m = 1, so that with balance_strength = 1
+    the balance counts as much as the variance. D[k, j] is the weighted mean of column k over the
+    rows with treatment j minus its weighted mean over the other rows, divided by the standard
+    deviation of k at m = 1. Treatments are the two-valued columns (the larger value is treated) and
+    the weighted quantile bins of the other columns; pairs within one column are excluded. With
+    ``suspects`` (nuisance (batch) columns through which the bias came in: site, scanner, channel),
+    only pairs of one suspect and one other column enter, in both directions, and the weighted
+    shares of the suspects' own values (or bins) are fixed at those of the sample, provided there
+    are at least ten rows per share. Without this constraint the optimum puts all weight on one
+    site, which is trivially balanced.
 
-    Weights serve two masters: the balance, and the inertia, which lowers the weight of rows far
-    from their centre. So the effective size is below 1 also where there is nothing to balance;
-    ``spread_strength`` and ``min_effective_sample_size`` limit both.
+    The weights minimise balance and inertia jointly; the inertia term down-weights rows far from
+    their centre, so the effective sample size is below 1 even for balanced data.
+    ``spread_strength`` and ``min_effective_sample_size`` limit both effects.
 
-    The two solvers. "descent" lowers J by its true gradient: k-means to its end at fixed weights,
-    then up to 20 quasi-Newton steps on the weights, in turn; J never rises, and the fit ends when a
-    round brings less than ``tol`` of J. "paper" repeats the published procedure step by step (one
-    sweep of k-means, one accelerated gradient step, an absolute tolerance, half the gradient of the
-    inertia); its early end is part of what it finds, its J (``objective="paper"``) has no useful
-    minimiser when run on. Use it to reproduce, "descent" for work.
+    There are two solvers. "descent" minimises J with its exact gradient: k-means to convergence at
+    fixed weights alternates with up to 20 quasi-Newton steps on the weights. J never increases, and
+    the fit stops when a round lowers J by less than ``tol`` of itself. "paper" repeats the
+    published procedure step by step (one sweep of k-means, one accelerated gradient step, an
+    absolute tolerance, half the gradient of the inertia). Its early stopping is part of its result:
+    its J (``objective="paper"``) has no useful minimiser. Use "paper" to reproduce the paper and
+    "descent" otherwise.
 
     Parameters
     ----------
@@ -64,137 +67,142 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Number of clusters.
     balance_strength, spread_strength : float or None
         See J; lambda1 and lambda2 of the paper under ``objective="paper"``. None: 1 and 0.1 where
-        suspects are named, 0.2 and 0.3 over all pairs, where groups are correlations too and a
-        strong balance takes them apart (docs/results/defaults.md); 0.01 and 10 on the paper's
-        scale.
+        suspects are named; 0.2 and 0.3 over all pairs, because clusters are correlations too and a
+        strong balance removes them (docs/results/defaults.md); 0.01 and 10 with
+        ``objective="paper"``.
     mass_strength : float or None
         lambda3, with ``objective="paper", solver="paper"`` only, where None means 1.
     objective : {"normalized", "paper"}, default="normalized"
         "normalized": J above. "paper": inertia + lambda1 balance + lambda2 ||w||^2 + lambda3
-        (sum(w) - 1)^2, D not divided; with "descent" sum(w) = 1 is held instead of the last term,
-        because the paper's J falls to 0 with the weights.
+        (sum(w) - 1)^2, D not divided; with "descent" the constraint sum(w) = 1 replaces the last
+        term, because the paper's J tends to 0 as the weights do.
     solver : {"descent", "paper"}, default="descent"
-        See above. "paper" does not hold the suspects' shares.
+        See above. "paper" does not fix the suspects' shares.
     suspects : str, int, list of names or indices, boolean mask, or None
-        Columns through which the bias came in (site, scanner, channel). None: all pairs.
+        The nuisance columns, see above. None: all pairs of columns are balanced.
     cluster_on : {"non_suspects", "all"}, default="non_suspects"
-        "non_suspects": suspects are balanced but are not part of the distance; "all": they are.
+        Columns of the distance. "non_suspects": suspects are balanced but excluded from the
+        distance; "all": they are included.
     column_scale : {"sd", "idf"} or None, default=None
         Scales of the columns in the distance (the balance does not depend on scales). "sd": one
-        over the standard deviation. "idf": rare words count more: columns of two values, absent
-        and present, times log((1 + N) / (1 + N p)) + 1, p the share of rows where present.
+        over the standard deviation. "idf": two-valued columns (absent, present) are multiplied by
+        log((1 + N) / (1 + N p)) + 1, with p the share of rows where present, so that rare words
+        count more.
     row_scale : {"unit", "auto"} or None, default=None
-        "unit": the distance is taken between rows of length 1 (two-valued columns as absent 0,
-        present 1), so that long and short documents can be near each other. Centres are means of
-        such rows; ``cluster_centers_`` are weighted means of the rows as they are, for reading.
-        "auto": where every column of an array says absent or present, see ConsensusDCKM.
+        "unit": the distance is taken between rows scaled to length 1 (two-valued columns as absent
+        0, present 1), so that long and short documents can be near each other. Centres are means of
+        such rows; ``cluster_centers_`` are weighted means of the unscaled rows, for interpretation.
+        "auto": "unit" where every column of an array is an absent / present indicator, see
+        ConsensusDCKM.
     adjust : {"weights", "effects", "both"}, default="weights"
-        How named suspects are neutralised. "weights": by the balance. "effects": what they add to
-        the other columns is estimated and taken out, x - B'z with z the suspects (centred):
-        inertia = sum_i w_i ||x_i - C[label_i] - B'z_i||^2, C and B together by least squares;
-        weights stay at 1. "both": the balance is measured between suspects and x - B'z, so that
-        weights have to undo the selection only; weights then follow balance and spread alone. New
-        rows need their suspects' values. Starts come from the raw rows, from rows with the suspects
-        regressed out, and (both) from the weights-only solution, which may be kept as it is;
-        see ``restarts_``.
+        How named suspects are adjusted for. "weights": by the balance. "effects": their additive
+        effects on the other columns are estimated and removed, x - B'z with z the suspects
+        (centred): inertia = sum_i w_i ||x_i - C[label_i] - B'z_i||^2, with C and B estimated
+        jointly by least squares; weights stay at 1. "both": the balance is measured between
+        suspects and x - B'z, so that the weights correct for the selection only; the weights then
+        depend on balance and spread, not on the inertia. Prediction for new rows requires their
+        suspects' values. Initializations come from the raw rows, from rows with the suspects
+        regressed out, and (both) from the weights-only solution, which is itself a candidate; see
+        ``restarts_``.
     effect_degree : int in 1..5 or "bins", default=1
-        Effects of suspects that are numbers: polynomials of that degree, or one per quantile bin.
+        Effects of numeric suspects: polynomials of that degree, or one effect per quantile bin.
     effect_ridge : float, default=1e-3
-        Ridge on B, relative to the mean variance of the entries of z.
+        Ridge penalty on B, relative to the mean variance of the entries of z.
     init : {"partition", "random", "k-means++", "principal"} or array, default="partition"
         "partition": random labels, as in the paper; "random": random rows as centres;
         "k-means++"; "principal": the first principal component cut at quantiles, deterministic; an
         integer array (n,) of labels; a float array (n_clusters, n_features) of centres.
     n_init : int, default=10
-        Random starts; the lowest objective is kept. A start that is not random is run once.
+        Number of random initializations; the solution with the lowest objective is kept. A
+        deterministic initialization is run once.
     max_iter, tol : int, float, default=100, 1e-4
-        At most so many rounds; done when a round lowers J by no more than ``tol`` of itself
+        Maximum number of rounds; converged when a round lowers J by no more than ``tol`` of itself
         ("descent") or changes it by less than ``tol`` ("paper").
     min_effective_sample_size : float in (0, 1] or None
-        Floor for ``effective_sample_size_``, held inside the fit: a step that would leave it is
-        pulled back to it and taken only if J falls.
+        Lower bound on ``effective_sample_size_`` during the fit: a step that would violate it is
+        projected back onto the bound and accepted only if J decreases.
     margins : dict or None
-        Known shares of the population, ``{"race": {"White": 0.64, ...}, ...}``: weighted shares are
-        pulled towards them by a further term of J, margin_strength * sum((share - known)**2). Of
-        rows whose value is known; None as a value asks for a share of missing ones. All values of
-        a column (adding up to 1) or some. ``margins_`` and ``margin_distance_`` say what was
-        reached. Suspects with margins are not held at their shares in the sample.
+        Known shares of the population, ``{"race": {"White": 0.64, ...}, ...}``. A further term of
+        J, margin_strength * sum((share - known)**2), penalises differences between the weighted
+        shares and the known ones. Shares are of the rows whose value is known; None as a value
+        stands for missing values. All values of a column (adding up to 1) or some of them may be
+        given. ``margins_`` and ``margin_distance_`` report what was reached. Suspects with margins
+        are not fixed at their shares in the sample.
     margin_strength : float, default=100.0
-        100: a share that is off by 0.1 costs as much as all of the variance.
+        100: a share that differs by 0.1 from the known one costs as much as the total variance.
     encoder : TableEncoder or None
-        How tables are turned into numbers; None: ``TableEncoder()``. Arrays and CSR matrices are
-        taken as they are.
+        How tables are encoded; None: ``TableEncoder()``. Arrays and CSR matrices are not encoded.
     n_bins : int, default=5
-        Quantile bins, as treatments, of a column with more than two values.
+        Number of quantile bins, as treatments, of a column with more than two values.
     n_threads : int or None
-        Threads over tiles of rows, None for one per core; the same bits for any number. BLAS is
-        held to one thread for the whole fit, and that setting belongs to the process: other threads
-        of it that use BLAS meanwhile run it on one thread too. Fits in parallel threads do not
-        disturb each other.
+        Threads over tiles of rows, None for one per core. The result is bit-identical for any
+        number. BLAS is limited to one thread during the fit; this setting is per process, so other
+        threads that use BLAS at the same time run it on one thread too. Fits in parallel threads do
+        not interfere with each other.
     random_state : int, RandomState or None
     checkpoint : str, Path or None
-        File in which a long fit notes where it stands, every ``checkpoint_seconds`` (60) or more;
-        gone when the fit is done.
+        File to which the state of a long fit is saved, at most every ``checkpoint_seconds`` (60);
+        removed when the fit is done.
     resume : bool, default=True
-        Whether a fit goes on where its checkpoint says: the same call after a kill ends with the
-        same bits. A checkpoint of other rows or settings is an error. False: starts anew.
+        Whether to resume from an existing checkpoint: the same call after an interruption gives a
+        bit-identical result. A checkpoint of other rows or settings is an error. False: ignore it.
     verbose : int
-        1 logs each restart, 2 each iteration (logger "unskew"); `unskew.on_progress` gives the
+        1 logs each restart, 2 each iteration (logger "unskew"); `unskew.on_progress` passes the
         same events to a function.
 
     Attributes
     ----------
     labels_ : ndarray (n,) of int
     cluster_summary_ : list of dicts
-        Sizes, weighted and not, and the columns that set each cluster apart, by readable names.
+        Sizes, weighted and unweighted, and the columns that distinguish each cluster, by name.
     cluster_centers_ : ndarray (n_clusters, n_features)
-        Weighted means; of a table, in the columns of ``encoder_``; of rows less the suspects'
-        effects, where those are taken out. Suspects outside the distance have their weighted mean
-        too, for reading.
+        Weighted means; for a table, in the columns of ``encoder_``; with effects removed, of the
+        rows minus the suspects' effects. Suspects that are not part of the distance have their
+        weighted mean too, for interpretation.
     weights_ : ndarray (n,)
-        The multipliers m, of mean 1 weighted by a (0 for rows of weight 0); under "paper" the
+        The multipliers m, with mean 1 weighted by a (0 for rows of weight 0); under "paper" the
         paper's w.
     combined_weights_ : ndarray (n,)
         a m, the weights to use downstream.
     inertia_ : float
         sum_i w_i ||x_i - C[label_i]||^2.
     objective_, history_ : float, dict of arrays
-        J at the end; J and its terms after each iteration.
+        J at the solution; J and its terms after each iteration.
     imbalance_, initial_imbalance_ : float
-        balance(w) after and before.
+        balance(w) at the solution and at m = 1.
     effective_sample_size_ : float
         As a share: sum(a m)**2 / (N sum(a m**2)).
     kish_size_ : float
         Kish's effective number of rows of the product a m.
     n_iter_, status_ : int, str
-        "converged", or "max_iter" with a ConvergenceWarning; what had to be left out of J, if
-        anything, stands behind it. (The procedure "paper" ends with "max_iter" regularly.)
+        "converged", or "max_iter" with a ConvergenceWarning, followed by the terms that had to be
+        left out of J, if any. (solver="paper" regularly stops with "max_iter".)
     encoder_ : TableEncoder or None
-        What was made of the columns of a table; None for arrays.
+        The fitted encoder of a table; None for arrays.
     suspects_ : ndarray or None
         Positions of the suspects among the columns of X.
     n_features_in_, feature_names_in_
     margins_, margin_distance_ : dict, float, or None
-        For each known share what was wanted, what it was at the start and what was reached; the
-        largest distance that is left.
+        For each known share its target, its value at m = 1 and its value at the solution; the
+        largest remaining difference.
     suspect_effects_ : list of dicts, or None
-        With ``adjust`` "effects" or "both": what each value of a suspect does to each column.
+        With ``adjust`` "effects" or "both": the effect of each value of a suspect on each column.
     restarts_ : list of dicts
-        With ``adjust`` "effects" or "both": where each kind of start ended, what the choice among
-        them saw, and which was chosen.
+        With ``adjust`` "effects" or "both": for each kind of initialization its solution, the
+        selection criteria, and whether it was selected.
 
     Notes
     -----
-    Missing values of a table: of categories they are a category. Of numbers they are left out of
-    the distance, and the other columns stand in: with v_j the starting variance of column j over
-    its known values,
+    Missing values of a table: missing categories are a category of their own. Missing numbers are
+    left out of the distance, and the other columns are scaled up: with v_j the variance of column j
+    over its known values at m = 1,
 
         e = (sum of all v_j / sum of the known v_j) * sum over the known j of (x_j - c_j)^2
 
-    so that a row with gaps is not closer to everything; centres are means with the same factors.
-    In the balance a missing number counts as its column's starting mean, and being missing is a
-    further treatment. A row without any known value in the distance goes to the first cluster,
-    with a warning.
+    so that a row with missing values is not closer to all centres; centres are means with the same
+    factors. In the balance a missing number counts as its column's mean at m = 1, and missingness
+    is a further treatment. A row without any known value in the distance is assigned to the first
+    cluster, with a warning.
 
     References
     ----------
@@ -202,7 +210,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     Examples
     --------
-    Four groups, and a site that followed them when the data were gathered. Only ``site`` is named:
+    Four clusters, and a site associated with them through the selection. Only ``site`` is named:
 
     >>> from sklearn.metrics import adjusted_rand_score
     >>> from unskew import DCKM
@@ -282,7 +290,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         for name in ("n_clusters", "balance_strength"):
             if isinstance(getattr(self, name), str) and getattr(self, name) == "auto":
                 raise ValueError(
-                    f"{name}='auto' should be a number: DCKM does not choose it by itself, "
+                    f"{name}='auto' should be a number: DCKM does not select it, "
                     "unskew.ConsensusDCKM does"
                 )
         check_number("n_clusters", self.n_clusters, numbers.Integral, low=1)
@@ -297,18 +305,18 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if self.adjust != "weights":
             if self.suspects is None:
                 raise ValueError(
-                    f"adjust={self.adjust!r} takes the effects of suspects out, but suspects=None; "
+                    f"adjust={self.adjust!r} removes the effects of suspects, but suspects=None; "
                     "name the columns"
                 )
             for name in ("column_scale", "row_scale"):
                 if getattr(self, name) is not None:
                     raise ValueError(
-                        f"{name}={getattr(self, name)!r} should go with adjust='weights': effects "
-                        "are taken out of the columns as they are"
+                        f"{name}={getattr(self, name)!r} should be used with adjust='weights': "
+                        "effects are removed from the unscaled columns"
                     )
             if self.solver == "paper" or self.objective == "paper":
                 raise ValueError(
-                    f"adjust={self.adjust!r} should go with objective='normalized' and "
+                    f"adjust={self.adjust!r} should be used with objective='normalized' and "
                     "solver='descent'"
                 )
         super()._check_parameters()
@@ -319,16 +327,17 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
         Parameters
         ----------
-        X : array or CSR matrix (n, d), a pandas, polars or pyarrow table, or rows outside memory
-            Outside memory: path of a .npy or .parquet file, np.memmap, ``unskew.ParquetReader``, or
-            any object with ``n_blocks`` and ``read(i)`` (a 2-D array or a table); read again block
-            by block in each pass; the same bits as in memory where tiles agree (see docs/scale.md).
-            Arrays are taken as they are: float32 and float64 are computed in their own precision;
-            uint8, int8 and bool are kept and read tile by tile in float32. Tables, with columns of
-            any type and gaps, go through ``encoder``.
+        X : array or CSR matrix (n, d), a pandas, polars or pyarrow table, or out-of-core data
+            Out of core: path of a .npy or .parquet file, np.memmap, ``unskew.ParquetReader``, or
+            any object with ``n_blocks`` and ``read(i)`` (a 2-D array or a table); read block by
+            block in each pass; bit-identical to in-memory data where tiles agree (see
+            docs/scale.md). Arrays are not encoded: float32 and float64 are computed in their own
+            precision; uint8, int8 and bool are kept and converted tile by tile to float32. Tables,
+            with columns of any type and missing values, are encoded by ``encoder``.
         y : ignored
         sample_weight : array (n,) or None
-            Design weights a: weight 2 = the row twice, 0 = the row absent, though labelled.
+            Design weights a: weight 2 is equivalent to the row twice, weight 0 to its absence (the
+            row is still labelled).
 
         Returns
         -------
@@ -399,11 +408,12 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def _fit_effects(self, design: Design, init: Any, seeds: np.ndarray, context: Any) -> None:
         if design.rows.sparse:
             raise ValueError(
-                f"adjust={self.adjust!r} makes rows dense, and X is sparse; give a dense array or "
+                f"adjust={self.adjust!r} makes rows dense, and X is sparse; pass a dense array or "
                 "use adjust='weights'"
             )
         checkpoint, before, seeds = open_checkpoint(self, design, seeds)
-        # Corrected features against suspects; the other direction would see the footprint again.
+        # Only adjusted features against suspects: the other direction would include the effects
+        # that were removed.
         forward = [p for p in design.pair_blocks if not np.isin(p.features, design.suspects).any()]
         narrow = design._replace(pair_blocks=forward)
         fit_problem = self._make_problem(narrow, design.distance)
@@ -435,7 +445,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             sub.call_on_fit_task_end(estimator=self)
         ended = fit_problem._replace(problem=chosen.problem)
         if chosen.init != _effects.WEIGHTS_ONLY:
-            # The weights did not look at the inertia: nor does predict_weights.
+            # The inertia did not enter the weights, so it does not enter predict_weights either.
             ended = fit_problem._replace(problem=chosen.problem._replace(inertia_rate=0.0))
         elif chosen.problem.balance is not None:
             ended = ended._replace(B0=chosen.problem.balance.value(design.a))
@@ -448,19 +458,19 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             design, chosen.fit.clusters.labels, self.suspects_
         ):
             warnings.warn(
-                f"values of suspect {names[source]!r} share no cluster with each other: what they "
-                "do to the columns cannot be told apart from what the clusters are",
+                f"Suspect {names[source]!r} is confounded with the clusters: some of its values "
+                "share no cluster with the others, so its effects are not identifiable.",
                 UserWarning,
                 stacklevel=FIT_STACKLEVEL + 1,
             )
 
     @property
     def suspect_effects_(self):
-        """What each suspect does to each column (``adjust="effects"`` or ``"both"``), else None.
+        """Effect of each suspect on each column (``adjust="effects"`` or ``"both"``), else None.
 
-        List of dicts: "suspect" (readable, for a category its value), "source", "columns" (names),
-        "effects" (array: in standard deviations of the column at the start, a value of a category
-        against the average row, a number per standard deviation).
+        List of dicts: "suspect" (its name, with the value for a category), "source", "columns"
+        (names), "effects" (array, in standard deviations of the column at m = 1: of a category's
+        value compared with the average row, of a number per standard deviation).
         """
         check_is_fitted(self)
         return describe_effects(self)
@@ -480,9 +490,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.cluster_centers_ = C.astype(rows.dtype, copy=False)
         self.inertia_ = float(solution.w @ clusters.e)
         self._profile = describe_clusters(design, solution.w, clusters.labels, K)
-        # What predict needs, to the last digit of the fit: the columns of the distance, their
-        # variances and centres in shifted values, and which clusters have a centre at all (the
-        # procedure "paper" may leave some empty, and does not choose them).
+        # State of predict, bit-identical to the fit: the columns of the distance, their variances,
+        # centres in shifted values, and the clusters that have a centre (solver="paper" may leave
+        # some empty and never assigns rows to them).
         self._distance = distance
         self._variances = design.stats.sd[distance.columns] ** 2
         columns = design.stats
@@ -504,7 +514,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         matrix, unknown = self._new_matrix(X, unknowns)
         distance, centres = self._distance, self._centres
         if unknown:
-            # Values that have no place: noted in further columns, and left out of the distance.
+            # Unknown values: marked in further indicator columns and left out of the distance.
             d = matrix.shape[1]
             at = [] if distance.missing_at is None else list(distance.missing_at)
             indicator = [] if distance.indicator is None else list(distance.indicator)
@@ -547,19 +557,19 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     @property
     def cluster_summary_(self):
-        """What the clusters are: sizes, and the columns that set each apart from the rest.
+        """Description of the clusters: sizes, and the columns that distinguish each of them.
 
         List of dicts: "cluster"; "size" (rows); "share" of the rows; "weighted_share" (of
         ``combined_weights_``); "features": the ten with the largest standardised difference,
-        (weighted mean inside - weighted mean of all other rows) / starting standard deviation, as
-        "feature", "difference", "inside", "rest" (means in the units of the table; of a category
+        (weighted mean inside - weighted mean of all other rows) / standard deviation at m = 1, as
+        "feature", "difference", "inside", "rest" (means in the units of the table; for a category
         its share).
         """
         check_is_fitted(self)
         return summarise_clusters(self)
 
     def predict(self, X):
-        """Nearest centre of each row, by the columns of the distance. Returns labels (n,)."""
+        """Predict the nearest centre of each row. Returns labels (n,)."""
 
         def nearest(X: Any, unknowns: list) -> np.ndarray:
             rows, distance, C = self._new_rows(X, unknowns)
@@ -569,7 +579,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         return self._apply_to_new(X, nearest)
 
     def transform(self, X):
-        """Distance of each row to each centre. Returns an array (n, n_clusters)."""
+        """Distances of each row to all centres. Returns an array (n, n_clusters)."""
 
         def distances(X: Any, unknowns: list) -> np.ndarray:
             rows, distance, C = self._new_rows(X, unknowns)
@@ -588,11 +598,11 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         return self._apply_to_new(X, distances, stacklevel=4)
 
     def fit_predict(self, X, y=None, sample_weight=None):
-        """fit, then the labels of the same rows."""
+        """Fit, and return the labels of the same rows."""
         return self.fit(X, sample_weight=sample_weight).labels_
 
     def score(self, X, y=None, sample_weight=None):
-        """Minus the mean squared distance of rows to their nearest centre, weighted by
+        """Negative mean squared distance of rows to their nearest centre, weighted by
         ``sample_weight``: larger is better."""
         e = self._apply_to_new(X, lambda X, unknowns: self._rows_and_distances(X, unknowns)[1])
         a = check_weights(sample_weight, e.size)

@@ -1,4 +1,4 @@
-"""DecorrelationWeights: sample weights under which columns stop predicting each other."""
+"""DecorrelationWeights: sample weights that decorrelate the columns."""
 
 from __future__ import annotations
 
@@ -14,51 +14,53 @@ from ._solver import Snapshot, nested, open_checkpoint
 
 
 class DecorrelationWeights(BaseDecorrelator):
-    """Sample weights under which the columns of X stop predicting each other; no clusters.
+    """Sample weights that decorrelate the columns of X, without clustering.
 
     For each treatment j (a two-valued column, or one quantile bin of another column) and each
-    column k of another source, D[k, j] is the weighted mean of k among the treated rows minus the
-    one among the rest, divided by the starting standard deviation of k. The weights minimise, over
-    m >= 0 with sum(a m) = N,
+    column k of another source, D[k, j] is the weighted mean of k over the treated rows minus the
+    one over the other rows, divided by the standard deviation of k at m = 1. The weights minimise,
+    over m >= 0 with sum(a m) = N,
 
         balance_strength * sum(D**2) / B0 + spread_strength * (sum(a m**2) / N - 1)
 
-    with B0 the value at m = 1, a = sample_weight and N = sum(a). With ``suspects``, only pairs of
-    one suspect column and one other column enter, in both directions, and the weighted shares of
-    the suspects' own values (or bins) stay what they were (with ten rows or more for each): else
-    the weights would rather empty all sites but one than untie the sites from the rest.
+    with B0 the value at m = 1, a = sample_weight and N = sum(a). With ``suspects`` (nuisance
+    (batch) columns through which the bias came in: site, scanner, channel), only pairs of one
+    suspect column and one other column enter, in both directions, and the weighted shares of the
+    suspects' own values (or bins) are fixed at those of the sample, provided there are at least ten
+    rows per share. Without this constraint the optimum puts all weight on one site, which is
+    trivially balanced.
 
     Parameters
     ----------
     balance_strength : float, default=1.0
-        How much decorrelation; lambda1 of the paper under ``objective="paper"``.
+        Strength of the balance term; lambda1 of the paper under ``objective="paper"``.
     spread_strength : float, default=0.1
-        How much unequal weights cost; lambda2 under ``objective="paper"``.
+        Penalty on the variance of the weights; lambda2 under ``objective="paper"``.
     mass_strength : float or None, default=None
         lambda3 of the paper, which keeps its weights from vanishing; only with
         ``objective="paper", solver="paper"``, where None means 1.
     suspects : str, int, list of names or indices, boolean mask, or None
-        Columns through which the bias is thought to have come in. None balances all pairs.
+        The nuisance columns, see above. None balances all pairs of columns.
     objective : {"normalized", "paper"}
         "normalized": the dimensionless terms above, weights of (weighted) mean 1. "paper": the
         paper's terms, D not divided; weights sum to 1 with "descent".
     solver : {"descent", "paper"}
-        "descent": quasi-Newton on the true gradient, the objective never rises. "paper": the
+        "descent": quasi-Newton with the exact gradient, the objective never increases. "paper": the
         authors' accelerated gradient steps.
     min_effective_sample_size : float in (0, 1] or None
-        Floor for ``effective_sample_size_``, held inside the fit.
+        Lower bound on ``effective_sample_size_`` during the fit.
     margins, margin_strength, encoder
-        Known shares of the population, and how tables are read: see DCKM.
+        Known shares of the population, and how tables are encoded: see DCKM.
     n_bins : int, default=5
-        Quantile bins of a column with more than two values.
+        Number of quantile bins of a column with more than two values.
     max_iter, tol : int, float
-        At most so many steps; done when a step lowers the objective by less than ``tol / 10`` of
-        itself ("descent") or changes it by less than ``tol`` ("paper").
+        Maximum number of steps; converged when a step lowers the objective by less than
+        ``tol / 10`` of itself ("descent") or changes it by less than ``tol`` ("paper").
     n_threads : int or None
-        Threads over tiles of rows, None for one per core. The result has the same bits for any
-        number. BLAS is held to one thread in the whole process during a fit.
+        Threads over tiles of rows, None for one per core. The result is bit-identical for any
+        number. BLAS is limited to one thread in the whole process during a fit.
     checkpoint, checkpoint_seconds, resume
-        A file in which a long fit notes where it stands, and whether to go on from it: see DCKM.
+        File to which the state of a long fit is saved, and whether to resume from it: see DCKM.
     verbose : int
         1 logs each step (logger "unskew").
 
@@ -69,7 +71,7 @@ class DecorrelationWeights(BaseDecorrelator):
     combined_weights_ : ndarray (n,)
         a m, the weights to use downstream.
     imbalance_, initial_imbalance_ : float
-        sum(D**2) after and before.
+        sum(D**2) at the solution and at m = 1.
     effective_sample_size_ : float
         As a share: sum(a m)**2 / (N sum(a m**2)).
     kish_size_ : float
@@ -141,10 +143,10 @@ class DecorrelationWeights(BaseDecorrelator):
 
         Parameters
         ----------
-        X : array or CSR matrix (n, d), table, or rows outside memory: see DCKM
+        X : array or CSR matrix (n, d), table, or out-of-core data: see DCKM
         y : ignored
         sample_weight : array (n,) or None
-            Design weights a: weight 2 = the row twice, 0 = the row absent.
+            Design weights a: weight 2 is equivalent to the row twice, weight 0 to its absence.
 
         Returns
         -------

@@ -1,1 +1,1 @@
-"""Where rows live: tiles of a matrix, files and readers, tables in blocks, subsamples."""
+"""Data containers: tiles of a matrix, files and readers, tables in blocks, subsamples."""

@@ -10,12 +10,12 @@ from narwhals.exceptions import DuplicateError
 
 
 class ColumnValues(NamedTuple):
-    """A column as read, before anything is learned from it.
+    """A column as read, before the encoder is fitted.
 
-    kind       "number", "date", "flag" (truth values), "text" or "ordered"
+    kind       "number", "date", "flag" (booleans), "text" or "ordered"
     numbers    float64, nan where missing (number, date; codes of an ordered column); else None
     codes      position in ``words`` of each value, -1 where missing (flag, text); else None
-    words      the different values; of an ordered column all its levels, in their order
+    words      the distinct values; for an ordered column all its levels, in their order
     """
 
     kind: str
@@ -26,7 +26,7 @@ class ColumnValues(NamedTuple):
 
 def as_frame(X: Any) -> Any:
     """A narwhals DataFrame of a table; None for an array, a matrix or anything without columns."""
-    kind = type(X)  # asking the class: a lazy table would have to be resolved to answer
+    kind = type(X)  # the class: attributes of a lazy table itself may trigger its computation
     if not (hasattr(kind, "columns") or hasattr(kind, "column_names")):
         return None
     if isinstance(X, nw.DataFrame):
@@ -37,14 +37,14 @@ def as_frame(X: Any) -> Any:
         raise ValueError(f"names of columns of X should differ; {error}") from error
     if isinstance(frame, nw.LazyFrame):
         raise TypeError(
-            f"X is a {type(X).__module__.split('.')[0]} {type(X).__name__}, which is not read yet; "
-            "give X.collect() (of dask: X.compute(), or fit unskew.dask.DaskDCKM)"
+            f"X is a {type(X).__module__.split('.')[0]} {type(X).__name__}, which is lazy; "
+            "pass X.collect() (dask: X.compute(), or fit unskew.dask.DaskDCKM)"
         )
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
 def column_names(frame: Any) -> list[str]:
-    """Names as text; refuses a table in which two columns then share one."""
+    """Names as text; raises for duplicates."""
     try:
         names = [str(name) for name in frame.columns]
     except DuplicateError as error:
@@ -56,12 +56,12 @@ def column_names(frame: Any) -> list[str]:
 
 
 def frame_columns(frame: Any) -> dict[str, Any]:
-    """Name -> series. By position: names that are not text may not be asked for."""
+    """Name -> series. By position, because names that are not text cannot be used for selection."""
     return dict(zip(column_names(frame), frame.iter_columns()))
 
 
 def read_column(series: Any, name: str, kind: str | None = None) -> ColumnValues:
-    """Read by dtype, or as ``kind`` ("number" or "category") where one is asked for."""
+    """Read by dtype, or as ``kind`` ("number" or "category") where given."""
     values = _by_dtype(series, name)
     if kind == "category" and values.kind in ("number", "date", "ordered"):
         if values.kind == "ordered":
@@ -72,8 +72,8 @@ def read_column(series: Any, name: str, kind: str | None = None) -> ColumnValues
     if kind == "number" and values.kind in ("text", "flag"):
         if values.kind == "text":
             raise ValueError(
-                f"column {name!r} of X was asked for as a number but holds text, "
-                f"{values.words[0]!r} for example"
+                f"column {name!r} of X should be a number according to kinds but contains text, "
+                f"e.g. {values.words[0]!r}"
             )
         numbers = np.array([*map(float, values.words), np.nan])[values.codes]
         return ColumnValues("number", numbers, None, ())
@@ -101,14 +101,14 @@ def _by_dtype(series: Any, name: str) -> ColumnValues:
     if dtype == nw.Object or dtype == nw.Unknown:
         return _objects(_to_list(series), name)
     raise TypeError(
-        f"column {name!r} of X holds {dtype}; it should hold numbers, truth values, text, "
-        "categories or dates. Leave it out or turn it into such columns"
+        f"column {name!r} of X holds {dtype}; it should hold numbers, booleans, text, "
+        "categories or dates. Drop it or convert it"
     )
 
 
 def _to_list(series: Any) -> list:
-    """Values, None where they are missing: pandas has three other words for that, one of which
-    cannot be compared."""
+    """Values, None where missing: pandas has three other missing values (nan, NaT, NA), one of
+    which cannot be compared."""
     values = series.to_list()
     if not series.null_count():
         return values
@@ -131,7 +131,7 @@ def _floats(series: Any, name: str) -> np.ndarray:
 
 
 def _days(series: Any, dtype: Any) -> np.ndarray:
-    """Days since 1970, or days that a duration lasts."""
+    """Days since 1970, or length of a duration in days."""
     if dtype == nw.Duration:
         counted = series.dt.total_microseconds()
     else:
@@ -150,7 +150,7 @@ def _flags(values: list) -> ColumnValues:
 
 
 def _words(values: list) -> ColumnValues:
-    """Text, coded in sorted order so that the reader of a file does not matter."""
+    """Text, coded in sorted order so that codes do not depend on the reader of a file."""
     seen: dict = {}
     # A float among text is pandas' nan: missing.
     codes = np.array(
@@ -166,18 +166,18 @@ def _words(values: list) -> ColumnValues:
 
 
 def _objects(values: list, name: str) -> ColumnValues:
-    """A pandas column of Python objects, by what is in it."""
+    """A pandas column of Python objects, by the types of its values."""
     known = [v for v in values if v is not None and v == v]
     kinds = {
-        "truth values" if isinstance(v, (bool, np.bool_))
+        "booleans" if isinstance(v, (bool, np.bool_))
         else "numbers" if isinstance(v, (int, float, np.number))
         else "text" if isinstance(v, str)
         else type(v).__name__
         for v in known
     }  # fmt: skip
-    if kinds == {"truth values"}:
+    if kinds == {"booleans"}:
         return _flags([None if v is None or v != v else bool(v) for v in values])
-    if kinds <= {"numbers", "truth values"}:
+    if kinds <= {"numbers", "booleans"}:
         numbers = np.array([np.nan if v is None else float(v) for v in values])
         if np.isinf(numbers).any():
             raise ValueError(f"column {name!r} of X contains inf; values should be finite")
@@ -185,13 +185,13 @@ def _objects(values: list, name: str) -> ColumnValues:
     if kinds == {"text"}:
         return _words(values)
     raise TypeError(
-        f"column {name!r} of X mixes {' and '.join(sorted(kinds))}; a column should hold one kind "
+        f"column {name!r} of X mixes {' and '.join(sorted(kinds))}; a column should have one type "
         "of values"
     )
 
 
 def _numbers_as_categories(numbers: np.ndarray) -> ColumnValues:
-    """Numbers that are names, in the order of their size; whole ones without a decimal point."""
+    """Numbers as categories, in ascending order; integers without a decimal point."""
     known = ~np.isnan(numbers)
     different, places = np.unique(numbers[known], return_inverse=True)
     codes = np.full(numbers.size, -1, dtype=np.int64)

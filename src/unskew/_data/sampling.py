@@ -1,8 +1,8 @@
-"""Which rows are looked at: all of them or, of many, some that are drawn at random.
+"""Subsampling of rows for diagnostics: all rows, or a random subsample of many.
 
-A look goes over the rows in many ways (k-means from ten starts, pairs of columns, pictures), most
-of which say the same of 100,000 rows as of a hundred million. Rows in a file or behind a reader are
-read once, block by block, and only those that are drawn are kept.
+Diagnostics pass over the rows many times (k-means from ten initializations, pairs of columns,
+plots), and most results are the same for 100,000 rows as for a hundred million. Rows of a file or
+reader are read once, block by block, and only the subsample is kept.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from .columns import as_frame
 from .tables import TableBlocks, open_source
 from .tiled import bounds_from_sizes
 
-# Rows that are looked at, and of wide dense rows so many entries (128 MB in float32), but not fewer
-# rows than this.
+# Maximum number of rows and, for wide dense data, of entries (128 MB in float32) of the subsample;
+# but at least MIN_ROWS rows.
 MAX_ROWS, MAX_ENTRIES, MIN_ROWS = 100_000, 2**25, 10_000
-# What a fitted model knows of each row.
+# Fitted attributes with one value per row.
 ROW_ATTRIBUTES = ("labels_", "weights_", "combined_weights_", "confidence_")
 
 
@@ -36,11 +36,11 @@ class RowSample(NamedTuple):
 
     @property
     def note(self) -> str:
-        return f"Looked at {len(self.a):,} of {self.n:,} rows, drawn at random."
+        return f"Computed on a random subsample of {len(self.a):,} of {self.n:,} rows."
 
 
 def sample_rows(X: Any, sample_weight: Any, seed: Any) -> RowSample:
-    """All rows of a table, matrix, file or reader, or ``max_rows`` of those that have weight."""
+    """All rows of a table, matrix, file or reader, or ``max_rows`` rows of positive weight."""
     source = open_source(X)
     n, most = (count(X if source is None else source) for count in (count_rows, max_rows))
     a = check_weights(sample_weight, n)
@@ -63,7 +63,7 @@ def count_rows(X: Any) -> int:
 
 
 def max_rows(X: Any) -> int:
-    """How many rows of X are looked at."""
+    """Maximum number of rows of the subsample of X."""
     if sp.issparse(X) or not hasattr(X, "shape"):
         return MAX_ROWS
     return min(MAX_ROWS, max(MIN_ROWS, MAX_ENTRIES // max(1, int(X.shape[1]))))
@@ -79,7 +79,7 @@ def take_rows(X: Any, which: np.ndarray) -> Any:
 
 
 def _read_rows(source: Any, chosen: np.ndarray | None) -> Any:
-    """The chosen rows of a file or of blocks, which are read one after the other."""
+    """The chosen rows of a file or of blocks, which are read sequentially."""
     tables = isinstance(source, TableBlocks)
     parts = []
     for number, (start, stop) in enumerate(
@@ -101,10 +101,10 @@ def _read_rows(source: Any, chosen: np.ndarray | None) -> Any:
 
 
 class FitVectors(NamedTuple):
-    """Vectors of all rows of a fit, whichever of them are looked at.
+    """Vectors of all rows of a fit, including those outside the subsample.
 
     a design weights, w = a m with m the learned weights of mean 1, labels or None, names of the
-    rows or None, positions of the rows that are looked at or None
+    rows (index) or None, positions of the subsample (chosen) or None
     """
 
     a: np.ndarray

@@ -1,4 +1,4 @@
-"""Rows outside memory: ``.npy`` files, blocks that a reader gives, Parquet files, and a cache."""
+"""Out-of-core data: ``.npy`` files, blocks of a reader, Parquet files, and a cache."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from .._io import FileError, check_npy, need, write_atomic
 from .._validation import is_integer
 from .tiled import as_aligned, split_range, tile_rows, tile_rows_of_blocks
 
-# Blocks of a reader are held as long as they take no more bytes together, and three in any case.
+# Blocks of a reader are cached up to this number of bytes, and at least three of them.
 CACHED_BLOCKS, CACHED_BYTES = 3, 2**28
 
 
-# Storage that is read as it is, tile by tile; anything else becomes float64.
+# Dtypes that are kept in storage and converted tile by tile; others are converted to float64.
 SUPPORTED_DTYPES = [np.float64, np.float32, np.uint8, np.int8, np.bool_]
 
 
 def storage_dtype(dtype: Any, what: str) -> np.dtype:
-    """The dtype that values are read in; refuses what is not a number."""
+    """The dtype in which values are read; raises for non-numeric ones."""
     dtype = np.dtype(dtype)
     if dtype.kind not in "buif":
         raise ValueError(f"{what} holds {dtype}; it should hold numbers")
@@ -48,15 +48,15 @@ def check_finite(part: np.ndarray, where: str, first: int) -> None:
     what = "NaN" if np.isnan(part[i, k]) else "inf"
     raise ValueError(
         f"{where}: row {first + i}, column {k} is {what}; all values of an array should be finite. "
-        "Fill them in, or give a table (unskew.ParquetReader), whose missing values are understood"
+        "Impute them, or pass a table (unskew.ParquetReader), in which missing values are supported"
     )
 
 
 class NpyFile:
-    """An array in a file, row after row: a ``.npy``, or what a memmap looks at.
+    """An array stored in a file row by row: a ``.npy``, or the file of a memmap.
 
-    Read with plain reads, not through a mapping: mapped pages count as memory of the process until
-    the system takes them back. Tiles are those of the array in memory.
+    It is read with plain reads, not through a memory map: mapped pages count as memory of the
+    process until the system reclaims them. Tiles are those of the array in memory.
     """
 
     def __init__(self, path: str, shape: tuple[int, int], stored: np.dtype, offset: int):
@@ -102,11 +102,11 @@ class NpyFile:
 
     @classmethod
     def of_memmap(cls, X: np.memmap) -> NpyFile | None:
-        """The file behind a memmap, or None where only the mapping has the values."""
+        """The file of a memmap, or None where only the mapping has the values."""
         mapped = getattr(X, "_mmap", None)
         if X.filename is None or mapped is None or X.mode == "c" or not X.flags.c_contiguous:
             return None
-        if not os.path.exists(X.filename):  # removed since: the mapping still has it
+        if not os.path.exists(X.filename):  # removed since, but still mapped
             return None
         first = np.frombuffer(mapped, dtype=np.uint8).ctypes.data
         begin = X.offset - X.offset % mmap.ALLOCATIONGRANULARITY
@@ -123,7 +123,7 @@ class NpyFile:
 
     def read(self, start: int, stop: int, prefetch: Callable | None = None) -> np.ndarray:
         out = np.empty((stop - start, self.shape[1]), dtype=self._stored)
-        # Opened for each tile: a source goes to other threads and machines as it is.
+        # Opened for each tile, so that the object can be sent to other threads and machines.
         with open(self.name, "rb", buffering=0) as file:
             found = os.fstat(file.fileno())
             if found.st_size != self._size:
@@ -146,13 +146,13 @@ class NpyFile:
 
 
 class Blocks:
-    """Matrices that ``load(i)`` gives, one under the other, read again when they are needed.
+    """Vertically stacked matrices returned by ``load(i)``, read again when they are needed.
 
-    A tile does not cross blocks. Some blocks are held, all of them where they are small, and while
-    one is worked on the threads read the next.
+    A tile is within one block. Recently used blocks are cached (all of them where they are small),
+    and the next block is prefetched on the threads.
 
     name, sizes, d, dtype   of all blocks together
-    one_at_a_time           ``load`` is never called by two threads at once, and what it gives is
+    exclusive               ``load`` is never called by two threads at once, and its results are
                             copied
     """
 
@@ -194,7 +194,7 @@ class Blocks:
         return block[start - first : stop - first]
 
     def block(self, number: int) -> np.ndarray:
-        """Whoever needs a block first reads it; others who need it wait."""
+        """Read a block or take it from the cache; other threads that need it wait."""
         with self._loading[number]:
             with self._lock:
                 if number in self._found:
@@ -211,7 +211,7 @@ class Blocks:
     def _read_whole(self, number: int) -> np.ndarray:
         with self._turn:
             given = check_block(self.load(number), self.name, number)
-            # A reader may use its memory again; one that threads call at the same time does not.
+            # A reader may reuse its memory, except one that threads may call at the same time.
             block = given.copy() if self._copies else given
         wanted = (self.starts[number + 1] - self.starts[number], self.shape[1])
         if block.shape != wanted:
@@ -227,20 +227,20 @@ class Blocks:
 
 
 def cast_block(block: np.ndarray, dtype: np.dtype, name: str, number: int) -> np.ndarray:
-    """A block in the dtype of all, which must be able to hold what it holds."""
+    """A block in the common dtype; raises if the cast is not safe."""
     if not np.can_cast(block.dtype, dtype, "safe"):
         raise ValueError(
-            f"{name}, block {number}: holds {block.dtype}, which does not fit into {dtype}, the "
-            "type of its first block or the one it announces; all blocks should hold the same"
+            f"{name}, block {number}: holds {block.dtype}, which cannot be cast safely to {dtype}, "
+            "the type of the first block or the declared one; all blocks should have the same type"
         )
     return as_aligned(block, dtype)
 
 
 def check_block(block: Any, name: str, number: int) -> np.ndarray:
-    """A block as a 2-D array of numbers, or an error that names it."""
+    """Validate a block and return it as a 2-D array of numbers."""
     if sp.issparse(block):
         raise TypeError(
-            f"{name}, block {number}: is sparse; read(i) should give a dense array or a table"
+            f"{name}, block {number}: is sparse; read(i) should return a dense array or a table"
         )
     array = np.asarray(block)
     if array.ndim != 2:
@@ -262,7 +262,7 @@ def source_name(reader: Any) -> str:
 
 
 class ParquetReader:
-    """A Parquet file, or a folder of them, as blocks of a table: rows that need not fit in memory.
+    """Read a Parquet file, or a folder of them, block by block, for data larger than memory.
 
     Parameters
     ----------
@@ -272,23 +272,23 @@ class ParquetReader:
     columns : list of names or None
         Columns to read; None: all.
     block_rows : int or None
-        Rows of a block; None: one block per row group of the files. A block that cuts through row
-        groups reads them whole, so choose a multiple of what the files have.
+        Rows of a block; None: one block per row group of the files. Row groups are always read
+        whole, so choose a multiple of the row group size.
     cache : folder or None
-        Where encoded blocks wait for the next pass of a fit: decoded and encoded once, then read
-        as they are, many times faster. Takes 4 bytes (8 where the encoder makes float64) per row
-        and encoded column of disk, in a folder of its own that is removed after the fit. None:
-        decoded and encoded anew in each pass, which takes no disk. On a cluster (DaskDCKM) the
-        workers hold the encoded blocks instead.
+        Folder for encoded blocks: they are decoded and encoded once, then read from there in later
+        passes of a fit, many times faster. Takes 4 bytes (8 where the encoder uses float64) of disk
+        per row and encoded column, in a temporary subfolder that is removed after the fit. None:
+        blocks are decoded and encoded again in each pass, without disk space. On a cluster
+        (DaskDCKM) the workers keep the encoded blocks in memory instead.
 
     Attributes
     ----------
     n_blocks, shape, columns, sizes
-        Blocks, (rows, columns), names, and rows of each block; from the files' own notes, nothing
-        is read for them.
+        Number of blocks, (rows, columns), names, and rows of each block; from the metadata of the
+        files, without reading data.
 
-    Give it to ``DCKM.fit``, ``predict`` and the others in the place of a table: the encoder is
-    learned column by column, the rows are read block by block in each pass.
+    Pass it to ``DCKM.fit``, ``predict`` and other methods in place of a table: the encoder is
+    fitted column by column, and the rows are read block by block in each pass.
 
     Examples
     --------
@@ -302,7 +302,7 @@ class ParquetReader:
     (2, (3, 2), {'age': [60], 'site': ['A']})
     """
 
-    thread_safe = True  # each read opens its file anew
+    thread_safe = True  # each read opens its own file handle
 
     def __init__(
         self, path: Any, columns: Any = None, *, block_rows: int | None = None, cache: Any = None
@@ -353,7 +353,7 @@ class ParquetReader:
             )
 
     def read(self, number: int, columns: Any = None) -> Any:
-        """One block as a pyarrow table; ``columns``: only those."""
+        """One block as a pyarrow table, optionally only some ``columns``."""
         arrow = need("pyarrow", "io", "reading Parquet")
         parquet = need("pyarrow.parquet", "io", "reading Parquet")
         start, stop = self._bounds[number]
@@ -379,16 +379,16 @@ class ParquetReader:
             at += 1
         if len(parts) == 1:
             return parts[0]
-        try:  # one file may have whole numbers, or only gaps, where another has fractions
+        try:  # a column may be integer, or entirely missing, in one file and float in another
             return arrow.concat_tables(parts, promote_options="permissive")
         except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
             raise FileError(
-                f"{self.name}, block {number}: its files hold different kinds of values: {error}"
+                f"{self.name}, block {number}: its files have different types of values: {error}"
             ) from error
 
 
 def check_cache(folder: Any) -> None:
-    """A folder that can be written to, or the name of one that can be made."""
+    """Check that the cache is a writable folder, or can be created as one."""
     if folder is None:
         return
     place = Path(folder)
@@ -398,11 +398,11 @@ def check_cache(folder: Any) -> None:
 
 
 class CachedBlocks:
-    """Blocks that are made once and then read from files of a folder of their own.
+    """Blocks that are computed once and then read from files in a temporary folder.
 
-    made     makes block i, an array
-    folder   in which that folder is; it is removed together with this object, or when the process
-             ends
+    made     function that computes block i, an array
+    folder   parent of the temporary folder, which is removed together with this object, or when the
+             process ends
     """
 
     def __init__(self, made: Callable[[int], np.ndarray], folder: Any):
@@ -424,7 +424,7 @@ class CachedBlocks:
                     opened.seek(0)
                     return np.load(opened, allow_pickle=False)
             except (OSError, ValueError, EOFError) as error:
-                raise FileError(f"{file}: a kept block is gone or damaged: {error}") from error
+                raise FileError(f"{file}: a cached block is missing or damaged: {error}") from error
         block = self.made(number)
         write_atomic(file, lambda path: np.save(path, block, allow_pickle=False))
         self._kept[number] = (block.shape, block.dtype)

@@ -1,4 +1,4 @@
-"""Tables that a reader gives block by block, and what X stands for when rows are not in memory."""
+"""Tables read block by block, and detection of out-of-core input."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from .sources import (
     storage_dtype,
 )
 
-# Columns of a table that is read block by block are learned from so many bytes at a time, and at
-# least one at a time.
+# Maximum bytes of columns in memory at a time (at least one column), when an encoder is fitted to a
+# table that is read block by block.
 COLUMN_BATCH_BYTES = 2**27
 
 
 def open_source(X: Any) -> NpyFile | Blocks | TableBlocks | None:
-    """What X stands for when its rows are not in memory: a file or blocks; None when they are.
+    """Open X as a file or blocks where its rows are not in memory; None where they are.
 
     X: path of a .npy or .parquet, np.memmap, or a reader: ``n_blocks``, ``read(i)`` (2-D array or
-    table) and, if it likes, ``sizes`` (rows of each block, which saves a pass), ``columns``, name,
-    ``cache`` (of tables: folder where encoded blocks wait for the next pass), ``thread_safe``
-    (True: threads may call ``read`` at the same time, and no block is overwritten later).
+    table) and, optionally, ``sizes`` (rows of each block, which saves a pass), ``columns``,
+    ``name``, ``cache`` (for tables: folder for encoded blocks), ``thread_safe`` (True: threads may
+    call ``read`` at the same time, and no block is overwritten later).
     """
     if isinstance(X, (str, os.PathLike)):
         name = os.fspath(X)
@@ -52,7 +52,7 @@ def open_source(X: Any) -> NpyFile | Blocks | TableBlocks | None:
             return TableBlocks(ParquetReader(name))
         raise FileError(
             f"{name}: X as a path should be a .npy or .parquet file; read other tables first, or "
-            "give a reader with n_blocks and read(i)"
+            "pass a reader with n_blocks and read(i)"
         )
     if isinstance(X, np.memmap) and X.ndim == 2:
         return NpyFile.of_memmap(X)
@@ -68,7 +68,7 @@ def open_source(X: Any) -> NpyFile | Blocks | TableBlocks | None:
 
 
 def open_matrix_blocks(reader: Any, name: str) -> Blocks:
-    """The arrays of a reader; a first pass learns their sizes where it does not tell them."""
+    """The arrays of a reader; a first pass determines their sizes if the reader has none."""
     sizes, kinds, d = [], [], None
     reported = reported_sizes(reader, name)
     for number in range(1 if reported is not None else reader.n_blocks):
@@ -88,7 +88,7 @@ def open_matrix_blocks(reader: Any, name: str) -> Blocks:
 
 
 def reported_sizes(reader: Any, name: str) -> list[int] | None:
-    """Rows of each block as the reader tells them, checked; None where it does not."""
+    """Validated ``sizes`` of the reader (rows of each block); None where it has none."""
     reported = getattr(reader, "sizes", None)
     if reported is None:
         return None
@@ -105,12 +105,12 @@ def reported_sizes(reader: Any, name: str) -> list[int] | None:
 
 
 def is_thread_safe(reader: Any) -> bool:
-    """Whether threads may call ``read`` at the same time: only where the reader says so."""
+    """Whether threads may call ``read`` at the same time: only where ``thread_safe`` is set."""
     return bool(getattr(reader, "thread_safe", False))
 
 
 class TableBlocks:
-    """The tables of a reader, one under the other. ``matrix(encoder)`` makes them rows."""
+    """Vertically stacked tables of a reader. ``matrix(encoder)`` returns them as encoded blocks."""
 
     def __init__(self, reader: Any):
         self.reader, self.name = reader, source_name(reader)
@@ -128,7 +128,7 @@ class TableBlocks:
             )
 
     def frame(self, number: int, columns: list[str] | None = None) -> Any:
-        """One block as a narwhals table; its columns are those of the first."""
+        """One block as a narwhals table; raises if its columns are not those of the first."""
         if columns is not None and self.takes_columns:
             return as_frame(self.reader.read(number, columns=columns))
         frame = as_frame(self.reader.read(number))
@@ -142,7 +142,7 @@ class TableBlocks:
         return frame
 
     def fit_encoder(self, encoder: Any, a: np.ndarray) -> None:
-        """Fit the encoder on whole columns, a few at a time: as in memory."""
+        """Fit the encoder on whole columns, a few at a time; same result as in memory."""
         encoder._fit_columns(self.columns, self._whole_columns(encoder), a)
 
     def _whole_columns(self, encoder: Any) -> Iterator[ColumnValues]:
@@ -155,7 +155,7 @@ class TableBlocks:
                 for name in names:
                     asked = (encoder.kinds or {}).get(name)
                     with block_errors(self.name, number):
-                        # Numbers become categories when all of them are known.
+                        # Numbers are converted to categories after all blocks have been read.
                         read = read_column(series[name], name, None if asked != "number" else asked)
                     parts[name].append(read)
             for name in names:
@@ -174,7 +174,7 @@ class TableBlocks:
 
 
 class EncodedBlock:
-    """Reads block i and encodes it. An object, so that it can be sent to another process."""
+    """Reads and encodes block i. A class, so that it can be sent to another process."""
 
     def __init__(self, reader: Any, encoder: Any, name: str):
         self.reader, self.encoder, self.name = reader, encoder, name
@@ -186,7 +186,7 @@ class EncodedBlock:
 
 @contextmanager
 def block_errors(name: str, number: int):
-    """Errors inside are about block ``number``."""
+    """Prefix the messages of errors with the name of the source and the block number."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -194,7 +194,7 @@ def block_errors(name: str, number: int):
 
 
 def concat_values(parts: list[ColumnValues], name: str, reader: str) -> ColumnValues:
-    """One column of all blocks. A block without any known value agrees with every kind."""
+    """One column of all blocks. A block in which all values are missing matches every kind."""
 
     def known(part: ColumnValues) -> bool:
         if part.numbers is not None:
@@ -210,7 +210,7 @@ def concat_values(parts: list[ColumnValues], name: str, reader: str) -> ColumnVa
             levels = "" if same_levels else f" with levels {abbreviate(other.words)}"
             raise ValueError(
                 f"{reader}, block {number}: column {name!r} holds a {other.kind}{levels} but a "
-                f"{first.kind} in block {informative[0]}; all blocks should hold the same"
+                f"{first.kind} in block {informative[0]}; all blocks should have the same type"
             )
     sizes = [part.codes.size if part.numbers is None else part.numbers.size for part in parts]
     if first.numbers is not None:
@@ -234,7 +234,7 @@ def concat_values(parts: list[ColumnValues], name: str, reader: str) -> ColumnVa
 
 
 def as_category(values: ColumnValues) -> ColumnValues:
-    """A column that was asked for as a category (``kinds``)."""
+    """A column that is a category according to ``kinds``."""
     if values.numbers is None:
         return values
     if values.kind == "ordered":

@@ -1,10 +1,10 @@
-"""Where rows live. ``TiledMatrix`` hands out tiles of a matrix to kernels, in a fixed order.
+"""``TiledMatrix`` passes tiles of a matrix to kernels, in a fixed order.
 
-The matrix is an array in memory, a ``.npy`` file, or blocks that a reader gives; files and readers
-are read again in each pass, a few tiles or blocks at a time. Tile boundaries depend on shape and
-storage only, results come back in tile order whatever thread made them, and BLAS is held to one
-thread: the same bits for any number of threads, and for a file as for the array in it (but for
-small arrays of many columns, which have forms of the balance of their own: docs/scale.md).
+The matrix is an array in memory, a ``.npy`` file, or the blocks of a reader; files and readers are
+read again in each pass, a few tiles or blocks at a time. Tile boundaries depend on shape and
+storage only, results are returned in tile order, and BLAS is limited to one thread. So results are
+bit-identical for any number of threads, and for a file as for the array in it (except small arrays
+of many columns, for which another form of the balance is used: docs/scale.md).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from .._arrays import add_up, csr_rows, take_columns
 from .._buffers import buffer, copy_if_shared, free_buffers
 from .._parallel import Threads, one_blas_thread
 
-# Elements of a tile: about what a core's own cache holds. A CSR tile costs its stored entries
-# until a kernel asks for it dense, so it may be larger.
+# Elements of a tile: about the size of a core's own cache. A CSR tile costs its stored entries
+# unless a kernel needs it dense, so it can be larger.
 DENSE_TILE = 2**18
 
 
 SPARSE_TILE = 2**22
 
 
-# Rows of a CSR tile that no kernel asks for dense.
+# Rows of a CSR tile that no kernel needs dense.
 TALL_TILE = 2**13
 
 
@@ -40,12 +40,11 @@ TALL_TILE = 2**13
 LARGEST_TILE = 2**24
 
 
-# Tiles of a block whose sums are added before they are added to the others: on a cluster they
-# travel as one.
+# Number of tiles of a block whose sums are added first: on a cluster they are sent as one result.
 TILES_PER_GROUP = 16
 
 
-# Entries of a matrix that one thread passes through in the time that it takes to share them.
+# Number of matrix entries below which threads cost more than they save.
 SERIAL_ENTRIES = 2**21
 
 
@@ -53,17 +52,17 @@ def tile_rows(shape: tuple[int, int], sparse: bool) -> int:
     """Rows of a tile; a function of the shape and the kind of storage alone."""
     if sparse:
         return int(np.clip(SPARSE_TILE // max(shape[1], 1), 1024, 8192))
-    # Not fewer than 512 rows: each tile costs d x t additions whatever its height.
+    # At least 512 rows: each tile costs d x t additions independently of its height.
     most = int(np.clip(DENSE_TILE // max(shape[1], 1), 512, 8192))
     count = -(-shape[0] // most)
-    # A few tiles are of one height: a thread with the short one would wait for the others.
+    # Up to 4 tiles get equal heights: the thread with a short last tile would be idle.
     return -(-shape[0] // count) if 1 < count <= 4 else most
 
 
 def tile_rows_of_blocks(d: int) -> int:
-    """Rows of a tile that is cut from a block: as in memory up to 128 columns, then 16 d.
+    """Rows of a tile of a block: as in memory up to 128 columns, then 16 d.
 
-    A tile's d x d sums may have to travel: they should be small beside the tile.
+    A tile's d x d sums may be sent over a network: they should be small compared with the tile.
     """
     usual = tile_rows((0, d), sparse=False)
     return max(usual, min(16 * d, LARGEST_TILE // max(d, 1)))
@@ -77,7 +76,7 @@ class TiledMatrix:
     dtype       of the arithmetic: float32 for float32 and small-integer storage, else float64
     shift       subtracted from each dense tile: columns far from 0 lose digits in every product
     n_threads   threads over tiles; None = one per core
-    resident    whether X is in memory
+    in_memory   whether X is in memory
     groups      numbers of tiles whose sums are added first, see ``total``
     """
 
@@ -101,8 +100,8 @@ class TiledMatrix:
         return TiledMatrix(self.X, shift=shift, n_threads=self.n_threads)
 
     def tall(self) -> TiledMatrix:
-        """CSR rows in taller tiles, for kernels that leave them CSR: short calls of many threads
-        wait for each other."""
+        """CSR rows in taller tiles, for kernels that keep them CSR: short calls from many threads
+        block each other."""
         if self.source_bounds is not self.bounds:
             return self
         tall = copy(self)
@@ -120,9 +119,9 @@ class TiledMatrix:
         return few
 
     def tile(self, number: int, dense: bool = True, out: Callable = np.empty) -> Any:
-        """Rows of one tile in the arithmetic's dtype; CSR stays CSR unless ``dense``.
+        """Rows of one tile in the dtype of the arithmetic; CSR stays CSR unless ``dense``.
 
-        ``out(shape, dtype)`` gives the memory for a dense tile that is not X itself.
+        ``out(shape, dtype)`` allocates a dense tile that is not a view of X.
         """
         start, stop = self.source_bounds[number]
         if self.sparse:
@@ -137,7 +136,7 @@ class TiledMatrix:
         return convert_tile(part, self.dtype, self.shift, out)
 
     def columns(self, which: np.ndarray) -> np.ndarray:
-        """Whole columns, dense and copied: for quantiles and for the form with n < d."""
+        """Whole columns, as a dense copy: for quantiles and for GramBalance."""
         if not self.in_memory:
             out = np.empty((self.n, len(which)), dtype=self.dtype)
             for (start, stop), part in zip(self.bounds, self.map(lambda tile: tile[:, which])):
@@ -170,15 +169,15 @@ class TiledMatrix:
         dense: bool = True,
         additive: bool = False,
     ) -> Iterator[Any]:
-        """kernel(tile, rows of each vector ..., message) for each tile, results in tile order.
+        """kernel(tile, rows of each vector ..., coefs) for each tile, results in tile order.
 
-        ``additive`` says that the results are for ``total``: rows that are elsewhere add up groups
-        where they are.
+        ``additive``: the results will be passed to ``total``, so distributed rows may add up
+        groups on the workers.
         """
 
         def call(number: int) -> Any:
             start, stop = self.bounds[number]
-            # Equal weights may be one number for all rows; BLAS wants them side by side.
+            # Uniform weights may be one number broadcast to all rows; BLAS needs them contiguous.
             parts: list[Any] = [np.ascontiguousarray(v[start:stop]) for v in vectors]
             if coefs is not None:
                 parts.append(coefs)
@@ -188,14 +187,14 @@ class TiledMatrix:
         return self.run(call, range(len(self.bounds)))
 
     def gather(self, kernel: Callable, *vectors: np.ndarray, **how: Any) -> np.ndarray:
-        """Like map for a kernel that returns one number per row: the whole vector, float64."""
+        """Like map, for a kernel that returns one number per row: the whole vector in float64."""
         out = np.empty(self.n)
         for (start, stop), part in zip(self.bounds, self.map(kernel, *vectors, **how)):
             out[start:stop] = part
         return out
 
     def total(self, parts: Iterable[tuple]) -> list[Any]:
-        """Sums of tuples of arrays, one for each tile: over groups, then over these, in float64."""
+        """Sums of tuples of arrays, one per tile: within groups, then over groups, in float64."""
         parts = iter(parts)
         return add_up(add_up(islice(parts, count)) for count in self.groups)
 
@@ -205,7 +204,7 @@ class TiledMatrix:
 
     @contextmanager
     def threads(self) -> Iterator[TiledMatrix]:
-        """Threads for the time of a fit, BLAS held to one thread each."""
+        """Threads for the duration of a fit, with BLAS limited to one thread each."""
         before = self._threads
         with one_blas_thread(), ExitStack() as after:
             after.callback(free_buffers)
@@ -217,7 +216,7 @@ class TiledMatrix:
 def convert_tile(
     part: np.ndarray, dtype: Any, shift: np.ndarray | None, out: Callable
 ) -> np.ndarray:
-    """Stored rows in the dtype of the arithmetic, less the shift; as they are where that is so."""
+    """Stored rows in the dtype of the arithmetic, minus the shift; not copied if unchanged."""
     if shift is None and part.dtype == dtype:
         return part
     tile = out(part.shape, dtype)
@@ -236,18 +235,19 @@ def tile_buffer(shape: tuple, dtype: Any) -> np.ndarray:
 
 
 def copy_if_tile(result: Any, tile: Any) -> Any:
-    """A kernel's result; copied where it is part of the tile, whose memory is used again."""
+    """A kernel's result, copied where it shares memory with the tile, which is reused."""
     return copy_if_shared(result, tile) if isinstance(tile, np.ndarray) else result
 
 
 def bounds_from_sizes(sizes: Iterable[int]) -> list[tuple[int, int]]:
-    """Bounds of pieces that stand one under the other."""
+    """Bounds of consecutive parts of the given sizes."""
     ends = [0, *np.cumsum(list(sizes), dtype=np.int64).tolist()]
     return list(pairwise(ends))
 
 
 def group_sizes(bounds: list[tuple[int, int]], starts: Sequence[int] | None = None) -> list[int]:
-    """Numbers of tiles of groups; none holds tiles of two blocks, which begin at ``starts``."""
+    """Number of tiles in each group; a group has tiles of one block only (they begin at
+    ``starts``)."""
     blocks = [0] * len(bounds) if starts is None else [bisect_right(starts, b) for b, _ in bounds]
     sizes = [len(list(tiles)) for _, tiles in groupby(blocks)]
     return [stop - start for size in sizes for start, stop in split_range(0, size, TILES_PER_GROUP)]
@@ -258,8 +258,8 @@ def split_range(start: int, stop: int, step: int) -> list[tuple[int, int]]:
 
 
 def as_aligned(block: np.ndarray, dtype: Any = None) -> np.ndarray:
-    """Rows next to each other, at an address that suits their type: what came over a wire may lie
-    anywhere, and then NumPy does not add with BLAS, which ends in other last digits."""
+    """A contiguous, aligned array. Data received over a network may be unaligned; NumPy then does
+    not use BLAS, which changes the last digits of sums."""
     return np.require(block, dtype=dtype, requirements=["C", "A"])
 
 

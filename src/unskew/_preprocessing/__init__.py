@@ -1,8 +1,8 @@
-"""The door: a table or a matrix becomes columns of the distance, treatments, and pairs to balance.
+"""Preprocessing of a table or matrix into a Design: distance, treatments, and pairs to balance.
 
-``table_encoder`` learns how to make numbers of the columns of a table (TableEncoder), ``stats`` has
-weighted facts about each column, ``design`` makes of the numbers what the solver needs, ``margins``
-of known population shares.
+``table_encoder`` encodes the columns of a table as numbers (TableEncoder), ``stats`` computes
+weighted statistics of each column, ``design`` makes the input of the solver, and ``margins``
+processes known population shares.
 """
 
 from .design import Design, design_for, indicators, make_design, make_distance, scaled_distance

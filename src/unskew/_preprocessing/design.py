@@ -1,4 +1,4 @@
-"""A matrix becomes columns of the distance, treatments, and the pairs to balance."""
+"""Design of a matrix: columns of the distance, treatments, and pairs of columns to balance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .._data.tiled import TiledMatrix
 from .._kmeans import Distance, RowScaling, weighted_cuts
 from .stats import ColumnMap, ColumnStats, column_stats, shift_for
 
-# Bytes of whole columns of rows outside memory that are held at a time, and one at least.
+# Maximum bytes of whole columns of out-of-core data in memory at a time (at least one column).
 QUANTILE_BATCH_BYTES = 2**27
 
 
@@ -25,7 +25,7 @@ def make_treatments(
 ) -> Treatments:
     """One indicator for a two-valued column (the larger value is treated), one per level of an
     ordered one, one per weighted quantile bin for any other, none for a constant one. Missing
-    values are in none of them. In the (shifted) values of ``rows``."""
+    values have no treatment. Bounds are in the (shifted) values of ``rows``."""
     shift = np.zeros(rows.d) if rows.shift is None else rows.shift.astype(np.float64)
     column, above, upto = [], [], []
     varies = columns.high > columns.low
@@ -76,10 +76,10 @@ def make_treatments(
 def whole_columns(
     rows: TiledMatrix, a: np.ndarray, which: np.ndarray, column_map: ColumnMap
 ) -> Iterator[tuple]:
-    """Values of each column and the weights that count for its quantiles (0 where missing).
+    """Values of each column and their weights for its quantiles (0 where missing).
 
-    Rows outside memory are read as rarely as the room for columns allows; columns of small integers
-    in one pass, as the weight of each of their values.
+    Out-of-core data are read in as few passes as QUANTILE_BATCH_BYTES allows; columns of small
+    integers in one pass, as the weight of each of their values.
     """
     if not rows.in_memory and rows.X.dtype.itemsize == 1:
         yield from byte_values(rows, a, which)
@@ -98,20 +98,20 @@ def whole_columns(
             else batch_columns
         )
         for place, k in enumerate(batch_columns):
-            weight, noted = a, column_map.missing_indicator[k]
-            if noted >= 0:
+            weight, indicator = a, column_map.missing_indicator[k]
+            if indicator >= 0:
                 if rows.in_memory:
-                    missing = rows.columns(np.array([noted]))[:, 0]
+                    missing = rows.columns(np.array([indicator]))[:, 0]
                 else:
                     missing = found[
-                        :, batch_columns.size + np.searchsorted(missing_indicator, noted)
+                        :, batch_columns.size + np.searchsorted(missing_indicator, indicator)
                     ]
                 weight = a * (missing == 0)
             yield found[:, place], weight
 
 
 def byte_values(rows: TiledMatrix, a: np.ndarray, which: np.ndarray) -> Iterator[tuple]:
-    """The values that one byte can hold, shifted as the rows are, and their weights."""
+    """All values of a one-byte type, shifted as the rows are, and their weights."""
     shift = np.zeros(rows.d, rows.dtype) if rows.shift is None else rows.shift
     low = -128 if rows.X.dtype == np.int8 else 0
     cells = 256 * np.arange(which.size)
@@ -136,7 +136,7 @@ def make_pairs(
     scale: np.ndarray,
     shift: np.ndarray | None,
 ) -> list[Pairs]:
-    """The rectangles of D: all pairs of different sources, or those with exactly one suspect."""
+    """The blocks of D: all pairs of different sources, or those with exactly one suspect."""
     range_ = np.where(columns.two_valued, columns.high - columns.low, np.nan)
     centre = columns.mean if shift is None else columns.mean - shift
     if suspects is None:
@@ -149,7 +149,7 @@ def make_pairs(
     nothing = (np.zeros(0, np.intp), np.zeros(0, np.intp))
     pair_blocks = []
     for features in (~is_suspect, is_suspect):
-        # Features of one side against treatments of the other.
+        # Features of one group (suspects or others) against treatments of the other group.
         of_others = np.flatnonzero(~features[treatments.column])
         k = np.flatnonzero(features & ~column_map.is_indicator)
         if k.size and of_others.size:
@@ -159,7 +159,7 @@ def make_pairs(
 
 
 def same_source(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All (k, j) with left[k] == right[j]; no left x right matrix is made."""
+    """All (k, j) with left[k] == right[j], without a left x right matrix."""
     order = np.argsort(left, kind="stable")
     first = np.searchsorted(left[order], right)
     count = np.searchsorted(left[order], right, side="right") - first
@@ -169,7 +169,7 @@ def same_source(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def indicators(rows: TiledMatrix, treatments: Treatments) -> Any:
-    """Indicators of some treatments for all rows, n x q in CSR."""
+    """Indicators of the given treatments for all rows, n x q in CSR."""
 
     def of_tile(tile: Any) -> Any:
         T = (
@@ -183,7 +183,7 @@ def indicators(rows: TiledMatrix, treatments: Treatments) -> Any:
 
 
 class Design(NamedTuple):
-    """A matrix made ready for the solver."""
+    """Input of the solver."""
 
     rows: TiledMatrix
     a: np.ndarray
@@ -197,7 +197,7 @@ class Design(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Of the encoded columns."""
+        """Names of the encoded columns."""
         given = self.column_map.names
         return [f"column {k}" for k in range(self.rows.d)] if given is None else list(given)
 
@@ -223,8 +223,8 @@ def make_design(
     row_scale: str | None = None,
     shift: Any = "measured",
 ) -> Design:
-    """``shift``: what is subtracted from the columns (an array or None), or "measured": their
-    means where that is needed."""
+    """Design of ``rows``. ``shift``: subtracted from the columns (an array or None); "measured":
+    their means where a column is far from 0."""
     column_map = column_map or ColumnMap.identity(rows.d)
     columns = column_stats(rows, a, column_map)
     if isinstance(shift, str):
@@ -266,7 +266,7 @@ def scaled_distance(
     column_scale: str | None,
     unit: bool,
 ) -> Distance:
-    """The distance over some columns, their scales and the rows' lengths as asked for."""
+    """Distance over the columns ``which``, with scaled columns and unit rows where requested."""
     distance = make_distance(columns, column_map, which)
     if column_scale is None and not unit:
         return distance
@@ -279,13 +279,13 @@ def scaled_distance(
 
 
 def make_distance(columns: ColumnStats, column_map: ColumnMap, which: np.ndarray) -> Distance:
-    """The distance over some columns; their variances, of observed values, set its factors."""
+    """Distance over the columns ``which``; variances of observed values define its factors."""
     missing_indicator = column_map.missing_indicator[which]
     at = np.flatnonzero(missing_indicator >= 0)
     if at.size == 0:
         return Distance(which)
     variances = columns.sd[which] ** 2
-    # A missing value holds the mean and adds nothing to the sum of squares.
+    # A missing value is stored as the mean and adds nothing to the sum of squares.
     variances[at] /= np.maximum(1.0 - columns.mean[missing_indicator[at]], 1e-12)
     return Distance(which, at, missing_indicator[at], variances)
 
@@ -293,8 +293,8 @@ def make_distance(columns: ColumnStats, column_map: ColumnMap, which: np.ndarray
 def is_presence_data(
     rows: TiledMatrix, columns: ColumnStats, column_map: ColumnMap, which: np.ndarray
 ) -> bool:
-    """Whether rows are like documents: an array (no table) whose columns say absent or present, or
-    sparse counts. Only then is the length of a row a matter of how much was noted, not of what."""
+    """Whether rows are like documents: an array (no table) of absent / present columns, or sparse
+    counts. Only then does the length of a row reflect how much was recorded, not what."""
     if column_map.sources is not None:
         return False
     if rows.sparse:
@@ -313,10 +313,10 @@ def make_row_scaling(
 ) -> RowScaling:
     """Scales of the columns of a distance, for rows that are not shifted.
 
-    "sd": one over the starting standard deviation. "idf": two-valued columns, absent 0 and present
-    1, times log((1 + N) / (1 + N p)) + 1 with p the share of rows where it is present, as
-    scikit-learn's TfidfTransformer. Two-valued columns are 0 and a number also where rows are
-    brought to length 1, which depends on where 0 is.
+    "sd": one over the standard deviation at uniform weights. "idf": two-valued columns, absent 0
+    and present 1, times log((1 + N) / (1 + N p)) + 1 with p the share of rows where present, as in
+    scikit-learn's TfidfTransformer. Two-valued columns are also shifted so that absent is 0 where
+    rows are normalised to length 1, because the length depends on the origin.
     """
     two = columns.two_valued[which] & (column_map.missing_indicator[which] < 0)
     range_ = columns.high[which] - columns.low[which]
@@ -338,8 +338,8 @@ def make_row_scaling(
 
 
 def design_for(model: Any, X: Any, sample_weight: Any = None) -> Design:
-    """The rows of a fit, or some of them, as the fit saw them: distance, treatments and pairs of
-    ``model``. Of some rows, deviations and quantile bins are their own."""
+    """Design of the rows of a fit, or of a subsample, with the distance, treatments and pairs of
+    ``model``. For a subsample, standard deviations and quantile bins are computed from it."""
     encoder = model.encoder_
     if encoder is not None:
         matrix, column_map = encoder._encode(X).matrix, encoder._column_map()
@@ -369,7 +369,7 @@ def design_for(model: Any, X: Any, sample_weight: Any = None) -> Design:
         return design
     if distance.effects is None:
         return design._replace(distance=replace(design.distance, scaling=distance.scaling))
-    # With effects the balance looks at corrected features, from one side.
+    # With effects, only adjusted features against suspects enter the balance.
     forward = [p for p in design.pair_blocks if not np.isin(p.features, suspects).any()]
     return design._replace(
         distance=distance, pair_blocks=[replace(p, effects=distance.effects) for p in forward]

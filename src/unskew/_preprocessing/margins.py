@@ -1,4 +1,4 @@
-"""Known shares of the population: {column: {value: share}} becomes indicators and goals."""
+"""Known shares of the population: {column: {value: share}} to indicators and target shares."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .._validation import abbreviate, find_columns
 from .design import Design, indicators
 from .table_encoder import TableEncoder
 
-# Published shares are rounded: so far from 1 may a complete list be.
+# Published shares are rounded: maximum difference of the sum of a complete list from 1.
 ROUNDING = 0.02
 
 
 class KnownShares(NamedTuple):
-    """One column: where each of its values holds, where none is known, and the goals."""
+    """One column: indicators of its values and of missing values, and the target shares."""
 
     name: Any
     source: int
@@ -32,7 +32,7 @@ class KnownShares(NamedTuple):
 def read_margins(
     margins: dict, design: Design, encoder: TableEncoder | None, names: Any, d: int
 ) -> list[KnownShares]:
-    """Errors name the column, the value and the rule."""
+    """Validate and resolve ``margins``; errors name the column, the value and the rule."""
     known = []
     for name, shares in margins.items():
         source = int(find_columns([name], names, d, "margins")[0])
@@ -63,13 +63,13 @@ def _place(design: Design, encoder: Any, name: Any, source: int, value: Any) -> 
     columns = design.stats
     if not columns.two_valued[source]:
         raise ValueError(
-            f"margins[{name!r}]: column {source} of an array should have two values; give a table "
+            f"margins[{name!r}]: column {source} of an array should have two values; pass a table "
             "for categories"
         )
     low, high = columns.low[source], columns.high[source]
     if value not in (low, high):
         raise ValueError(
-            f"margins[{name!r}]: {value!r} is not a value of the column; {low:g}, {high:g}"
+            f"margins[{name!r}]: {value!r} is not a value of the column; values: {low:g}, {high:g}"
         )
     half = low + (high - low) / 2
     return (source, half, np.inf) if value == high else (source, -np.inf, half)
@@ -101,19 +101,19 @@ def _check_sum(name, shares, wanted, design, treatments, unknown) -> np.ndarray:
     if complete:
         if abs(total - 1) > ROUNDING:
             raise ValueError(
-                f"{given} has all values of the column and adds up to {total:g}, not 1"
+                f"{given} has all values of the column and sums to {total:g}; it should sum to 1"
             )
         wanted = wanted / total
     elif total > 1 - 1e-9:
         raise ValueError(
-            f"{given} adds up to {total:g} but leaves out values that the column has; "
-            "shares of all values should add up to 1"
+            f"{given} sums to {total:g} but does not have all values of the column; "
+            "shares of all values should sum to 1"
         )
     weight = T.T @ design.a
     for j in np.flatnonzero((weight == 0) & (wanted > 0))[:1]:
         raise ValueError(
-            f"margins[{name!r}][{list(shares)[j]!r}]={wanted[j]:g} cannot be reached: no row with "
-            "weight has that value"
+            f"margins[{name!r}][{list(shares)[j]!r}]={wanted[j]:g} cannot be reached: no row of "
+            "positive weight has that value"
         )
     return wanted
 
@@ -132,7 +132,7 @@ def make_margins(rows: TiledMatrix, known: list[KnownShares]) -> Margins:
 
 
 def concat_treatments(parts: list[Treatments | None]) -> Treatments | None:
-    """Several lists of treatments as one."""
+    """Concatenate lists of treatments."""
     given = [part for part in parts if part is not None and len(part)]
     if not given:
         return None

@@ -1,4 +1,4 @@
-"""Where the columns of a matrix come from, and weighted facts about each."""
+"""Sources of the columns of a matrix, and weighted statistics of each column."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ FAR_FROM_ZERO = 8.0
 
 @dataclass(frozen=True)
 class ColumnMap:
-    """Where the columns of a matrix come from.
+    """Map from the columns of a matrix to the source columns they were encoded from.
 
-    names     of the columns, readable; None for "column 3"
-    source    position of the source column that each was made of; pairs of one source never count
+    names     names of the columns; None: "column 3"
+    source    position of the source of each column; pairs within one source are excluded
     missing_indicator  for each column the 0/1 column that is 1 where its value is missing (and
-              holds 0), or -1
-    is_indicator  True for those 0/1 columns: treatments, but neither features nor in the distance
-    levels    for each column its values in order where every one is a treatment (ordered
-              categories), else None: two values make one treatment, more make quantile bins
-    sources   names of the source columns; None where they are the columns
+              stored as 0), or -1
+    is_indicator  True for those 0/1 columns: they are treatments, but not features and not part of
+              the distance
+    levels    for each column its ordered values where each is a treatment (ordered categories),
+              else None: two values give one treatment, more give quantile bins
+    sources   names of the source columns; None where the columns are the sources
     """
 
     names: tuple[str, ...] | None
@@ -39,7 +40,7 @@ class ColumnMap:
 
     @classmethod
     def identity(cls, d: int, names: Any = None) -> ColumnMap:
-        """Each column its own source, nothing missing."""
+        """Each column is its own source, without missing values."""
         return cls(
             None if names is None else tuple(map(str, names)),
             np.arange(d),
@@ -53,7 +54,7 @@ class ColumnMap:
 
 
 class ColumnStats(NamedTuple):
-    """Weighted facts about each column; rows of weight 0 do not count."""
+    """Weighted statistics of each column; rows of weight 0 are ignored."""
 
     low: np.ndarray
     high: np.ndarray
@@ -65,9 +66,9 @@ class ColumnStats(NamedTuple):
 def column_stats(
     rows: TiledMatrix, a: np.ndarray, column_map: ColumnMap | None = None
 ) -> ColumnStats:
-    """Two passes: range and mean, then the spread about it and whether a third value occurs.
+    """Two passes: range and mean, then the variance and whether a third value occurs.
 
-    Refuses, by name, columns with values that are not finite or whose squares are not.
+    Raises for columns with values that are not finite or whose squares overflow.
     """
     N = float(a.sum())
     largest = np.sqrt(np.finfo(rows.dtype).max / rows.d) / 4
@@ -99,8 +100,8 @@ def column_stats(
         if not np.isfinite(size[k]):
             what = "NaN" if np.isnan(size[k]) else "inf"
             raise ValueError(
-                f"{describe(k)} contains {what}; all values of an array should be finite. Fill "
-                "them in, or give a table (pandas, polars), whose missing values are understood"
+                f"{describe(k)} contains {what}; all values of an array should be finite. Impute "
+                "them, or pass a table (pandas, polars), in which missing values are supported"
             )
         raise ValueError(
             f"{describe(k)} has values of size {size[k]:.3g}; they should be <= {largest:.3g} so "
@@ -110,7 +111,7 @@ def column_stats(
 
     def second(tile: Any, a_: np.ndarray) -> tuple:
         if sp.issparse(tile):
-            # Rows without the entry are at 0: their part of the spread is closed form below.
+            # Rows without a stored entry are 0: their part of the variance is added below.
             entries = tile.tocoo()
             data, weight = entries.data.astype(np.float64), a_[entries.row]
             about = (data - mean[entries.col]) ** 2 - mean[entries.col] ** 2
@@ -134,7 +135,7 @@ def column_stats(
     for part, part_third, part_stored in rows.map(second, a, dense=False):
         spread, third, stored = spread + part, third + part_third, stored + part_stored
     variance = np.maximum(spread / N + (mean**2 if rows.sparse else 0.0), 0.0)
-    # An implicit zero can itself be the third value.
+    # An implicit zero can be the third value.
     zeros = stored < (a > 0).sum()
     third = third + (zeros & (low != 0) & (high != 0))
     sd = np.where(high > low, np.sqrt(variance), 0.0)
@@ -147,8 +148,8 @@ def column_stats(
 
 
 def shift_for(columns: ColumnStats, column_map: ColumnMap, sparse: bool) -> np.ndarray | None:
-    """Column means to subtract where columns lie far from 0; sparse data stay as they are, and so
-    do columns with gaps, whose missing values must hold 0."""
+    """Column means to subtract where columns are far from 0. Sparse data are not shifted, nor are
+    columns with missing values, which must be stored as 0."""
     far = np.abs(columns.mean) > FAR_FROM_ZERO * columns.sd
     fixed = column_map.is_indicator | (column_map.missing_indicator >= 0)
     if sparse or not (far & ~fixed & (columns.high > columns.low)).any():

@@ -1,4 +1,4 @@
-"""TableEncoder: a table of mixed types becomes a matrix that k-means and the balance can read."""
+"""TableEncoder: encodes a table of mixed types as a numeric matrix."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .._data.columns import ColumnValues, as_frame, column_names, frame_columns,
 from .._validation import abbreviate, check_number, check_option
 from .stats import ColumnMap
 
-# Without max_categories a text column may have so many different values.
+# Without max_categories, maximum number of distinct values of a text column.
 MAX_DISTINCT = 50
-# ... and one in which most values occur once is an identifier, also in a short table.
+# A text column with more distinct values than this, most of which occur once, is an identifier.
 MAX_UNIQUE = 10
-# Text that begins like a date, year first or last.
+# Text that starts like a date, year first or last.
 DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
 OTHER, MISSING = "other values", "missing"
-# Half the distance between the quartiles of a normal distribution, times 2: robust / sd.
+# Interquartile range of the standard normal distribution.
 QUARTILES = 1.3489795003921634
 
 
@@ -33,14 +33,15 @@ class Recipe:
     """How one source column is encoded; learned once, applied to every table.
 
     kind      "number", "two-valued", "category", "ordered", "date", or "constant" (left out)
-    asked     kind that the user asked for, or None
+    asked     kind requested by the user, or None
     centre, scale, limit, mean   of numbers: clip((x - centre) / scale, limit) - mean
-    states    of categories: what each 0/1 column stands for
-    step      value of a 0/1 column where it holds
-    note      whether a further column notes missing values
-    words     levels of an ordered column, all of them
-    levels    their encoded values, of those that occur
-    why       for a constant column
+    states    of categories: the value of each 0/1 column
+    step      encoded value of a 0/1 column where it is present
+    note      whether there is an indicator column of missing values
+    empty     whether only that indicator column is encoded
+    words     all levels of an ordered column
+    levels    encoded values of the levels that occur
+    why       reason why a column is constant
     """
 
     name: str
@@ -60,7 +61,7 @@ class Recipe:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the encoded columns; the note of missing values is the last."""
+        """Names of the encoded columns; the indicator of missing values is the last."""
         if self.kind == "constant":
             return []
         if self.kind == "category":
@@ -88,48 +89,48 @@ def _state_name(name: str, state: str) -> str:
 
 
 class EncodedTable(NamedTuple):
-    """A table as a matrix. ``unknown``: for sources that have no column to note it, the rows whose
-    value is missing or was not there in the fit, and an example."""
+    """A table as a matrix. ``unknown``: for each source with unknown values (not seen in the fit,
+    or missing where none was missing in the fit), the rows and an example."""
 
     matrix: np.ndarray
     unknown: dict[int, tuple[np.ndarray, str]]
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """A table with columns of any type as one matrix of numbers, by rules that can be read off.
+    """Encode a table with columns of any type as a numeric matrix.
 
-    Numbers (integers, floats, dates as days): (x - median) / scale, with scale = (distance of the
-    quartiles) / 1.349, the standard deviation of a normal column; values beyond ``clip`` scales
-    count as the limit; then centred. Where the quartiles coincide the standard deviation is
-    taken. Categories (text, categorical): one column per value, 0 or category_scale / sqrt(2), so
-    that a switch from one value to another is a distance of category_scale: with 1, as much as one
-    standard deviation of a number. Two values (truth values, numbers with two values, categories
-    with two): one column, 0 or category_scale, the same distance. Ordered categories (pandas
-    ordered categoricals, polars Enum): the level's number, divided by its standard deviation.
+    Numbers (integers, floats, dates as days): (x - median) / scale, with scale = (interquartile
+    range) / 1.349, the standard deviation of a normal column; clipped at ``clip`` scales from the
+    median; then centred. If the quartiles coincide, scale is the standard deviation. Categories
+    (text, categorical): one column per value, 0 or category_scale / sqrt(2), so that two different
+    values have distance category_scale: with 1, as much as one standard deviation of a number. Two
+    values (booleans, numbers with two values, categories with two): one column, 0 or
+    category_scale, the same distance. Ordered categories (pandas ordered categoricals, polars
+    Enum): the index of the level, divided by its standard deviation.
 
-    Missing values: a category of its own for categories and truth values. For numbers and ordered
-    columns 0 stands in their place, the starting mean, and a 0/1 column "... is missing" notes
-    them; DCKM leaves them out of the distance and gives the others their weight (see there).
+    Missing values are a category of their own for categories and booleans. For numbers and ordered
+    columns they are encoded as 0, the mean, and marked in a 0/1 column "... is missing"; DCKM
+    leaves them out of the distance and scales up the observed columns (see there).
 
-    All of it with weights: quantiles and means are those of ``sample_weight``.
+    Quantiles and means are weighted by ``sample_weight``.
 
     Parameters
     ----------
     number_scale : {"robust", "sd", "none"}, default="robust"
-        "sd": mean and standard deviation, "none": the numbers as they are (neither is clipped).
+        "sd": mean and standard deviation, "none": unscaled (neither is clipped).
     category_scale : float, default=1.0
-        Distance of a switch between two categories.
+        Distance between two categories.
     clip : float or None, default=4.0
-        With "robust": how many scales from the median the distance still grows. None: all.
+        With "robust": maximum number of scales from the median. None: no clipping.
     max_categories : int or None, default=None
-        The most frequent values that get a column of their own; the rest are pooled as "other
-        values". None: no pooling, and a column with more than 50 different values (or more than 10
-        that mostly occur once) is refused, because it is an identifier or free text.
+        Number of the most frequent values that get a column of their own; the others are pooled as
+        "other values". None: no pooling, and a column with more than 50 distinct values (or more
+        than 10 that mostly occur once) is an error, because it is an identifier or free text.
     kinds : dict or None, default=None
-        Source name -> "category" (numbers that are codes) or "number" (levels, truth values that
-        should count as a number), where the type of the column misleads.
+        Source name -> "category" (numbers that are codes) or "number" (levels or booleans to be
+        treated as a number), where the type of the column is misleading.
     dtype : {"float32", "float64"}, default="float32"
-        Of the matrix, and with it of the arithmetic of a fit (sums over rows are in float64).
+        Of the matrix, and so of the arithmetic of a fit (sums over rows are in float64).
 
     Attributes
     ----------
@@ -140,7 +141,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     kinds_ : dict
         Source name -> "number", "two-valued", "category", "ordered", "date" or "constant".
     ignored_ : dict
-        Source columns that are left out because they do not vary -> why.
+        Source columns that are left out because they do not vary -> reason.
     recipes_ : list
         One per source, with centre, scale, categories.
 
@@ -194,12 +195,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 raise ValueError(f"kinds[{name!r}]={kind!r} should be 'number' or 'category'")
 
     def fit(self, X, y=None, sample_weight=None):
-        """Learn scales and categories of a pandas, polars or pyarrow table. Returns self."""
+        """Learn scales and categories from a pandas, polars or pyarrow table. Returns self."""
         self._learn(X, sample_weight)
         return self
 
     def _fit_encode(self, X: Any, sample_weight: Any = None) -> EncodedTable:
-        """``fit``, then ``read`` of the same table, each column read once."""
+        """``fit``, then encode the same table; each column is read once."""
         read = self._learn(X, sample_weight)
         return self._place_all(read)
 
@@ -226,8 +227,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _fit_columns(
         self, names: list[str], columns: Iterable[ColumnValues], a: np.ndarray
     ) -> None:
-        """``fit`` on columns that come one at a time, each with all its rows: a table that need
-        not fit in memory."""
+        """``fit`` on whole columns, one at a time, for a table that need not fit in memory."""
         self._check_parameters(names)
         self._learn_columns(names, columns, a)
 
@@ -262,7 +262,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return Recipe(name, "constant", asked, why="no value is known")
         v, weight = x[known], a[known]
         if v.min() == v.max():
-            if note:  # that a value is there at all still tells rows apart
+            if note:  # missingness itself still varies
                 return Recipe(name, "two-valued", asked, centre=float(v[0]), note=True, empty=True)
             shown = values.words[int(v[0])] if values.words else f"{v[0]:g}"
             return Recipe(name, "constant", asked, why=f"every value is {shown}")
@@ -272,7 +272,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if not np.isfinite(squares.sum()) or squares.max() == 0:
             raise ValueError(
                 f"column {name!r} of X ranges from {v.min():.3g} to {v.max():.3g}, whose squares "
-                "overflow or vanish; rescale it"
+                "overflow or underflow; rescale it"
             )
         if values.kind == "ordered":
             mean = float(weight @ v / weight.sum())
@@ -282,7 +282,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 name, "ordered", centre=mean, scale=sd, words=values.words, levels=levels, **common
             )
         if ((v == v.min()) | (v == v.max())).all():
-            # A number with two values is a category with a number's name.
+            # A number with two values is encoded like a category with two values.
             step = float(v.max() - v.min()) / self.category_scale
             recipe = Recipe(name, "two-valued", centre=float(v.min()), scale=step, **common)
         else:
@@ -321,7 +321,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             self._refuse_identifiers(name, used.size, int(known.sum()), values.words, used)
         pooled = self.max_categories is not None and used.size > self.max_categories
         if pooled:
-            # The heaviest; of equals the first in sorted order.
+            # The values with the largest weight; ties in sorted order.
             heaviest = np.argsort(-weight[used], kind="stable")[: self.max_categories]
             used = np.sort(used[heaviest])
         states = tuple(str(values.words[c]) for c in used)
@@ -337,28 +337,28 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if self.max_categories is not None or not (different > MAX_DISTINCT or once):
             return
         shown = [words[c] for c in used[:3]]
-        advice = "Leave an identifier or free text out, or pool rare values with"
+        advice = "Drop an identifier or free text, or pool rare values with"
         if all(DATE.match(word) for word in shown):
             advice = (
-                "They look like dates: turn the text into dates first (pandas: to_datetime). Or "
-                "leave the column out, or pool rare values with"
+                "They look like dates: convert the text to dates first (pandas: to_datetime). Or "
+                "drop the column, or pool rare values with"
             )
         raise ValueError(
-            f"column {name!r} of X has {different} different values in {n} rows "
+            f"column {name!r} of X has {different} distinct values in {n} rows "
             f"({abbreviate(shown)}); a category should have at most {MAX_DISTINCT}. {advice} "
             "encoder=TableEncoder(max_categories=20)"
         )
 
     # ----------------------------------------------------------------------------------- apply
     def _match(self, X: Any) -> Any:
-        """The table with the columns of the fit; missing and further columns are an error."""
+        """The table; raises if its columns are not those of the fit."""
         check_is_fitted(self)
         frame = as_frame(X)
         if frame is None:
             shape = getattr(X, "shape", (0, 0))
             raise TypeError(
-                f"X is {type(X).__name__} of shape {shape} but the fit saw a table; give a table "
-                f"with the columns {abbreviate(list(self.feature_names_in_))}"
+                f"X is {type(X).__name__} of shape {shape} but the model was fitted to a table; X "
+                f"should be a table with columns {abbreviate(list(self.feature_names_in_))}"
             )
         names = column_names(frame)
         lacking = [c for c in self.feature_names_in_ if c not in names]
@@ -373,7 +373,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return frame
 
     def _encode(self, X: Any) -> EncodedTable:
-        """The matrix, and which values could not be placed in it."""
+        """The matrix, and the unknown values."""
         frame = self._match(X)
         columns = frame_columns(frame)
         return self._place_all(
@@ -394,14 +394,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return EncodedTable(matrix, unknown)
 
     def _place(self, values: ColumnValues, recipe: Recipe, out: np.ndarray):
-        """Fill in the columns of one source; returns (rows that could not be placed, example)."""
+        """Fill in the columns of one source; returns (rows with unknown values, example)."""
         if recipe.kind == "category":
             return self._place_category(values, recipe, out)
         if values.numbers is None and values.codes is not None and (values.codes < 0).all():
-            # Nothing is known, so no type is either: an empty block is read as any kind.
+            # All values are missing, so the type is undetermined: the block is read as any kind.
             values = ColumnValues("number", np.full(values.codes.size, np.nan), None, recipe.words)
         if values.numbers is None:
-            kind_found = "text" if values.kind == "text" else "truth values"
+            kind_found = "text" if values.kind == "text" else "booleans"
             raise ValueError(
                 f"column {recipe.name!r} of X holds {kind_found} but was a {recipe.kind} column in "
                 "the fit"
@@ -456,7 +456,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return ~found, "missing" if code < 0 else repr(str(values.words[code]))
 
     def transform(self, X):
-        """The matrix (n, n_encoded), finite. Values that were not there in the fit are 0 in the
+        """Encode a table. Returns a finite matrix (n, n_encoded). Unknown values are 0 in the
         columns of their source, and counted in a warning."""
         read = self._encode(X)
         self._warn_unknown(read, stacklevel=3)
@@ -470,7 +470,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             for s, (rows, example) in read.unknown.items()
         ]
         warnings.warn(
-            "values that were not there in the fit, or missing where none was: "
+            "Found unknown categories, or missing values in columns that had none in the fit: "
             + abbreviate(parts, quoted=False),
             UserWarning,
             stacklevel=stacklevel + 1,
@@ -481,9 +481,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return np.array([c for recipe in self.recipes_ for c in recipe.columns], dtype=object)
 
-    # --------------------------------------------------------------------------- for the engine
+    # --------------------------------------------------------------------------- for the solver
     def _column_map(self) -> ColumnMap:
-        """Sources, notes of missing values and levels, as the solver needs them."""
+        """Sources, indicators of missing values and levels, for the solver."""
         names = self.get_feature_names_out()
         missing_indicator, is_indicator = np.full(names.size, -1), np.zeros(names.size, dtype=bool)
         levels: list = [None] * names.size
@@ -510,14 +510,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _interval(self, source: int, value: Any) -> tuple[int, float, float]:
         """(column, above, upto): the interval of an encoded column in which ``source`` has
-        ``value``; None asks for the missing ones."""
+        ``value``; None stands for missing values."""
         recipe, at = self.recipes_[source], self._first_column(source)
         if recipe.kind == "category":
             states = recipe.states
             word = MISSING if value is None else str(value)
             if word not in states:
                 raise ValueError(
-                    f"{value!r} is not a value of {recipe.name!r}; {abbreviate(states)}"
+                    f"{value!r} is not a value of {recipe.name!r}; values: {abbreviate(states)}"
                 )
             half = recipe.step / 2
             if len(states) == 2:
@@ -530,7 +530,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if recipe.kind == "ordered":
             if str(value) not in recipe.words:
                 raise ValueError(
-                    f"{value!r} is not a level of {recipe.name!r}; {abbreviate(recipe.words)}"
+                    f"{value!r} is not a level of {recipe.name!r}; levels: "
+                    f"{abbreviate(recipe.words)}"
                 )
             code = recipe.number(np.array([float(recipe.words.index(str(value)))]))[0]
             half = 0.5 / recipe.scale
@@ -542,13 +543,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             half = self.category_scale / 2 - recipe.mean
             return (at, half, np.inf) if code > 0 else (at, -np.inf, half)
         raise ValueError(
-            f"{recipe.name!r} is a {recipe.kind} column; known shares need a category (see kinds)"
+            f"{recipe.name!r} is a {recipe.kind} column; margins require a category (see kinds)"
         )
 
 
 def weighted_quantiles(v: np.ndarray, weight: np.ndarray, shares: tuple) -> list[float]:
-    """The smallest value with at least such a share of the weight at or below it, averaged with
-    the next where the share is met exactly (so that the median of two values is between them)."""
+    """Weighted quantiles: the smallest value with at least a share q of the weight at or below it,
+    averaged with the next value where the share is met exactly (the median of two values is their
+    mean)."""
     order = np.argsort(v, kind="stable")
     v, below = v[order], np.cumsum(weight[order])
     out = []

@@ -1,8 +1,8 @@
-"""Answers without labels: many runs into one clustering, and settings chosen by the data.
+"""Consensus clustering and unsupervised model selection.
 
-ConsensusDCKM(n_clusters)   DCKM from many starts, put together; "auto" chooses settings
-choose_k(X, ...)            how many clusters
-choose_strengths(X, ...)    how strong the balance
+ConsensusDCKM(n_clusters)   consensus of DCKM runs; "auto" selects settings
+choose_k(X, ...)            selects the number of clusters
+choose_strengths(X, ...)    selects the strength of the balance
 """
 
 from ._estimator import ConsensusDCKM

@@ -1,4 +1,4 @@
-"""ConsensusDCKM: DCKM from many starts, put together into one clustering."""
+"""ConsensusDCKM: consensus clustering of DCKM runs with different initializations."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from ._model_selection import choose_k, choose_strengths
 
 # Parameters that DCKM does not have.
 OWN = ("n_runs", "max_samples", "n_jobs")
-# Of dense rows, so many entries are enough to say what a partition explains.
+# Maximum number of entries of dense rows on which explained variance is computed.
 ENTRIES = 2**25
-# Parameters of DCKM that a consensus does not have, at their values there.
+# Parameters of DCKM that ConsensusDCKM does not have, with the values used here.
 FIXED = {"checkpoint": None, "checkpoint_seconds": 60.0, "resume": True}
 
 
 @dataclass(frozen=True)
 class ConsensusRun:
-    """One run, as new rows need it.
+    """One run, as needed for new rows.
 
-    centres in the distance's own space, chosen those that may be chosen, row_weights times factor
-    what gives new rows their weight; the rest is for reading.
+    centres are in the space of the distance; chosen are the clusters to which rows may be assigned;
+    weight_model times factor predicts the weights of new rows; the other fields are reported only.
     """
 
     centres: np.ndarray
@@ -58,49 +58,55 @@ class ConsensusRun:
 
 
 class ConsensusDCKM(DCKM):
-    """DCKM from many starts, put together into one clustering that needs no labels to set up.
+    """Consensus clustering of DCKM runs with different initializations.
 
-    One run of k-means, weighted or not, ends where its start sends it. Here each of ``n_runs`` runs
-    has its own start and learns its own weights; rows that most runs put together end together. The
-    result is steadier and, on data of the paper, better than the run with the lowest objective (see
-    docs/results/README.md), and comes with a confidence for each row and a figure for stability.
+    The solution of one run of k-means, weighted or not, depends on its initialization. Here each of
+    ``n_runs`` runs has its own initialization and learns its own weights, and the runs are combined
+    by their co-association. The result is more stable and, on the paper's data, better than the run
+    with the lowest objective (see docs/results/README.md), and it comes with a confidence for each
+    row and a measure of stability.
 
-    How runs are put together: with S[i, j] the share of runs that put rows i and j together, the
-    partition with the largest mean S inside clusters is sought, from each run's own partition as a
-    start. Linear in the number of rows, in time and memory. (Up to 2,048 rows average linkage on S
-    itself is one more start.) Where that partition explains less than 95 % of the variance that the
-    best run explains, the runs ended in different optima and it is a mixture of them: then only the
-    better half of the runs votes, and so on.
+    With S[i, j] the co-association of rows i and j, the share of runs that assign both to the same
+    cluster, the consensus is the partition with the largest mean S within clusters, searched from
+    each run's own partition as initialization. Time and memory are linear in the number of rows.
+    (For up to 2,048 rows average linkage on S is one more initialization.) If that partition
+    explains less than 95 % of the variance that the best run explains, the runs have converged to
+    different optima and the consensus is a mixture of them: then only the better half of the runs
+    votes, and so on.
 
-    With suspects named, ``adjust="auto"`` takes their effects out of the other columns as well
-    (``adjust="both"`` of DCKM): effects and weights are then learned once and shared by the runs.
+    With ``suspects`` (nuisance (batch) columns through which the bias came in: site, scanner,
+    channel), ``adjust="auto"`` also removes their effects from the other columns (``adjust="both"``
+    of DCKM): effects and weights are then learned once and shared by the runs.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=8
-        "auto": chosen by `choose_k` among 2 to 12.
+        "auto": selected by `choose_k` among 2 to 12.
     n_runs : int, default=20
-        Runs to put together.
+        Number of runs to combine.
     balance_strength : float, list of floats, "auto" or None
-        As in DCKM. Of a list, each run in turn takes the next. "auto": by `choose_strengths`.
+        As in DCKM. The values of a list are used by the runs in turn. "auto": selected by
+        `choose_strengths`.
     row_scale : {"auto", "unit"} or None, default="auto"
         As in DCKM. "auto": "unit" for arrays in which every column of the distance is two-valued
         (absent, present), and for sparse arrays without negative values: there the length of a row
-        says how much was noted, not what. None for all others, for tables, and where effects are
-        taken out.
+        reflects how much was recorded, not what. None for all others, for tables, and where effects
+        are removed.
     adjust : {"auto", "weights", "effects", "both"}, default="auto"
-        As in DCKM. "auto": "both" where suspects are named (X not sparse, objective and solver the
-        usual ones), else "weights".
+        As in DCKM. "auto": "both" where suspects are named (X dense, default objective, solver and
+        scales), else "weights".
     n_init : int, default=1
-        Starts of each run, of which the lowest objective is kept; with effects, as in DCKM.
+        Initializations of each run, of which the lowest objective is kept; with effects, as in
+        DCKM.
     max_samples : int, float in (0, 1] or None, default=100_000
-        So many rows (or this share of them), drawn anew for each run, of which a run learns; all
-        rows are then labelled and weighted by it. None: all rows. Effects are learned from all.
+        Number (or share) of rows in the subsample that is drawn for each run and to which the run
+        is fitted; all rows are then labelled and weighted by it. None: all rows. Effects are
+        learned from all rows.
     tol : float, default=1e-3
-        Of each run. Less exact than in DCKM, since the runs make up for it.
+        Tolerance of each run. Larger than in DCKM, since the consensus averages over the runs.
     n_jobs : int or None
-        Processes over runs, None for one (threads then go over tiles of rows); the same bits for
-        any number. One where X is a reader of blocks.
+        Number of processes over runs, None for one (threads are then used over tiles of rows); the
+        result is bit-identical for any number. Always one where X is a reader of blocks.
     spread_strength, mass_strength, objective, solver, suspects, cluster_on, column_scale,
     effect_degree, effect_ridge, init, max_iter, min_effective_sample_size, margins,
     margin_strength, encoder, n_bins, n_threads, random_state, verbose
@@ -109,28 +115,28 @@ class ConsensusDCKM(DCKM):
     Attributes
     ----------
     labels_ : ndarray (n,)
-        The same as ``predict`` gives for the rows of the fit.
+        The same as ``predict`` returns for the rows of the fit.
     confidence_ : ndarray (n,)
-        Mean share of the voting runs that put the row together with the members of its cluster, 0
-        to 1.
+        Mean co-association, over the voting runs, of the row with the members of its cluster, 0 to
+        1.
     stability_ : float
-        Mean adjusted Rand index of two runs, voting or not: 1 where all runs agree, 0 where they
-        have nothing in common; nan for one run, which has nothing to agree with. (Of at most
-        20,000 rows.) Where effects are taken out, the runs share them: what another
-        ``random_state`` would make of the effects is not in it.
+        Mean adjusted Rand index over pairs of runs, voting or not: 1 for identical partitions,
+        about 0 for independent ones, nan for a single run. (On at most 20,000 rows.) Where effects
+        are removed, the runs share them, so the variability of the effects with ``random_state`` is
+        not included.
     n_clusters_, balance_strength_ : int, float or list
-        What "auto" chose, or what was given.
+        The values selected by "auto", or those given.
     choice_, strength_choice_ : Choice or None
-        Evidence of `choose_k` and `choose_strengths`.
+        Results of `choose_k` and `choose_strengths`.
     runs_ : list of dicts
         For each run: "balance_strength", "objective", "n_iter", "status", "effective_size",
-        "imbalance", "votes" (whether it has a vote).
+        "imbalance", "votes" (whether it votes).
     weights_, combined_weights_ : ndarray (n,)
         Means of the runs' weights.
     cluster_centers_, inertia_, objective_ and all others
-        As in DCKM, of the consensus at these weights; ``history_`` is that of the run with the
-        lowest objective. ``transform`` gives distances to the consensus' centres, ``predict`` the
-        vote of the runs: near a border the two may differ.
+        As in DCKM, for the consensus at these weights; ``history_`` is that of the run with the
+        lowest objective. ``transform`` returns distances to the centres of the consensus,
+        ``predict`` the vote of the runs: near a cluster boundary the two may differ.
 
     Examples
     --------
@@ -144,7 +150,7 @@ class ConsensusDCKM(DCKM):
     True
     """
 
-    # Long fits are many short ones here: there is no checkpoint.
+    # A fit consists of many short ones here, so there is no checkpoint.
     checkpoint = FIXED["checkpoint"]
     checkpoint_seconds = FIXED["checkpoint_seconds"]
     resume = FIXED["resume"]
@@ -232,17 +238,17 @@ class ConsensusDCKM(DCKM):
             raise ValueError(f"balance_strength={given!r} should be a number, a list or 'auto'")
         if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str):
             if len(given) == 0:
-                raise ValueError("balance_strength=[] should name one strength at least")
+                raise ValueError("balance_strength=[] should have at least one value")
             if self._adjusts(sparse):
                 raise ValueError(
-                    f"balance_strength={list(given)!r}: several strengths should go with "
-                    "adjust='weights'; effects are learned once, at one strength"
+                    f"balance_strength={list(given)!r} should be a single value unless "
+                    "adjust='weights': effects are learned once, at one strength"
                 )
         if isinstance(self.n_clusters, str) and self.n_clusters != "auto":
             raise ValueError(f"n_clusters={self.n_clusters!r} should be a number or 'auto'")
 
     def _adjusts(self, sparse: bool = False) -> str | None:
-        """ "effects", "both" or None, as ``adjust`` asks for."""
+        """ "effects", "both" or None, according to ``adjust``."""
         if self.adjust != "auto":
             return None if self.adjust == "weights" else self.adjust
         usual = (
@@ -254,7 +260,7 @@ class ConsensusDCKM(DCKM):
         return "both" if self.suspects is not None and usual and not sparse else None
 
     def _inner(self, balance_strength: Any, adjust: str | None) -> DCKM:
-        """The DCKM that is run."""
+        """The DCKM that is fitted in each run."""
         given = {k: v for k, v in self.get_params(deep=False).items() if k not in OWN}
         given["n_clusters"] = self._K
         given["balance_strength"] = balance_strength
@@ -272,7 +278,7 @@ class ConsensusDCKM(DCKM):
 
     @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
-        """Learn the runs and put them together.
+        """Fit the runs and compute their consensus.
 
         Parameters
         ----------
@@ -282,7 +288,7 @@ class ConsensusDCKM(DCKM):
         -------
         self
         """
-        # Whatever is warned of, at whatever depth, is said where fit was called.
+        # Warnings from any depth are issued again at the line that called fit.
         remember = warnings.catch_warnings(record=True)
         with rollback_on_error(self), verbose_logging(self.verbose), remember as caught:
             warnings.simplefilter("always")
@@ -310,8 +316,8 @@ class ConsensusDCKM(DCKM):
         size = self._size(design.rows.n)
         if size < K:
             raise ValueError(
-                f"max_samples={self.max_samples!r} lets a run see {size} rows; it should see "
-                f"n_clusters={K} at least"
+                f"max_samples={self.max_samples!r} gives subsamples of {size} rows; it should give "
+                f"at least n_clusters={K}"
             )
         init = check_init(self.init, design.rows.n, K, design.rows.d)
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=self.n_runs + 1)
@@ -346,7 +352,7 @@ class ConsensusDCKM(DCKM):
         return max(1, round(self.max_samples * n))
 
     # ----------------------------------------------------------------------------------------
-    # Each run its own weights
+    # Weights learned in each run
 
     def _fit_runs(
         self, inner: DCKM, design: Design, init: Any, seeds: Any, strengths: list, context: Any
@@ -388,28 +394,28 @@ class ConsensusDCKM(DCKM):
             )
 
     def _workers(self, design: Design) -> tuple[int, Any]:
-        """Number of processes over runs, and the rows as each of them has them."""
+        """Number of processes over runs, and the rows as passed to each of them."""
         n_jobs = joblib.effective_n_jobs(self.n_jobs)
         if not design.rows.in_memory and isinstance(design.rows.X, Blocks):
             n_jobs = 1  # a reader of blocks holds locks and cannot be sent to another process
         return n_jobs, _with_threads(design.rows, 1 if n_jobs > 1 else self.n_threads)
 
     def _log_run(self, context: Any) -> None:
-        """Tell callbacks that a run is done."""
+        """Report to callbacks that a run is done."""
         if context is not None:
             sub = context.subcontext(task_name="run")
             sub.call_on_fit_task_begin(estimator=self)
             sub.call_on_fit_task_end(estimator=self)
 
     def _learn_r2(self, design: Design, w: np.ndarray) -> None:
-        """How well the mean of the runs' functions gives back the mean of their weights."""
+        """R2 of the mean of the runs' weight models on the mean of their weights."""
         rows, a = design.rows, design.a
         with rows.threads():
-            again = a * self._mean_weights(rows, self._distance)
-        middle = float(w.sum() / a.sum())
-        total = float(((w - a * middle) ** 2).sum())
-        left = float(((w - again) ** 2).sum())
-        self._r2 = 1.0 - left / total if total > 1e-20 * float((a @ a) * middle**2) else 1.0
+            predicted = a * self._mean_weights(rows, self._distance)
+        mean = float(w.sum() / a.sum())
+        total = float(((w - a * mean) ** 2).sum())
+        residual = float(((w - predicted) ** 2).sum())
+        self._r2 = 1.0 - residual / total if total > 1e-20 * float((a @ a) * mean**2) else 1.0
 
     # ----------------------------------------------------------------------------------------
     # Effects and weights learned once
@@ -431,21 +437,21 @@ class ConsensusDCKM(DCKM):
         )
         ess, left = inner.effective_sample_size_, inner.imbalance_
         strength, everyone = inner._strengths()[0], np.arange(K, dtype=np.int32)
-        ends, runs = [], []
+        labels, runs = [], []
         emit("run", 0, self.n_runs)
-        for r, (end, settled) in enumerate(found):
-            status = "converged" if settled else "max_iter"
-            emit("run", r + 1, self.n_runs, status=status, inertia=float(w @ end.e))
-            ends.append(end)
+        for r, (clusters, converged) in enumerate(found):
+            status, inertia = "converged" if converged else "max_iter", float(w @ clusters.e)
+            emit("run", r + 1, self.n_runs, status=status, inertia=inertia)
+            labels.append(clusters.labels)
             runs.append(
-                ConsensusRun(end.C, everyone, None, 1.0, strength, float(w @ end.e), inner.n_iter_,
+                ConsensusRun(clusters.C, everyone, None, 1.0, strength, inertia, inner.n_iter_,
                     status, ess, left)
             )  # fmt: skip
             self._log_run(context)
-        labels = np.stack([end.labels for end in ends])
         self._put_together(
-            inner, design._replace(distance=distance), labels, w, None, runs, inner.history_
-        )
+            inner, design._replace(distance=distance), np.stack(labels), w, None, runs,
+            inner.history_,
+        )  # fmt: skip
         self._r2 = None if inner._weight_model is None else inner._weight_model.r2
 
     # ----------------------------------------------------------------------------------------
@@ -455,7 +461,7 @@ class ConsensusDCKM(DCKM):
         explained = _explained(rows, distance, w, K)
         voters, votes, own, confidence = _voting.elect(labels, K, a, explained)
         if voters.size < len(runs):
-            text = f"the runs ended in different optima: the best {voters.size} of {len(runs)} vote"
+            text = f"runs converged to different optima: the best {voters.size} of {len(runs)} vote"
             emit("message", status=text)
         with rows.threads():
             clusters = init_clusters(rows, distance, w, K, own, None)
@@ -508,13 +514,13 @@ class ConsensusDCKM(DCKM):
         return out
 
     def predict(self, X):
-        """The cluster of each row by the vote of the runs. Returns labels (n,)."""
+        """Predict the cluster of each row by the vote of the runs. Returns labels (n,)."""
         return self._apply_to_new(
             X, lambda X, unknowns: self._votes.of(self._labels_of_voters(X, unknowns))[0]
         )
 
     def confidence(self, X):
-        """Mean share of the voting runs that put each row together with its cluster's members."""
+        """Mean co-association of each row with the members of its cluster. Returns (n,)."""
         return self._apply_to_new(
             X, lambda X, unknowns: self._votes.of(self._labels_of_voters(X, unknowns))[1]
         )
@@ -535,7 +541,7 @@ class ConsensusDCKM(DCKM):
 
     @property
     def _weights_r2(self):
-        """How well ``predict_weights`` gives back ``weights_`` on rows of the fit, at best 1."""
+        """R2 of ``predict_weights`` on the rows of the fit."""
         check_is_fitted(self)
         return self._r2
 
@@ -544,12 +550,12 @@ class _Inner(DCKM):
     """The DCKM of the runs."""
 
 
-# What it says, it says in the name of its owner.
+# Warnings and errors show the name of the public class.
 _Inner.__name__ = ConsensusDCKM.__name__
 
 
 def one_run(inner: DCKM, design: Design, init: Any, seed: int, strength: Any, size: int) -> tuple:
-    """A run, the labels and weights it gives all rows, and its history."""
+    """One run, the labels and weights it assigns to all rows, and its history."""
     inner = copy(inner)
     inner.balance_strength = strength
     rng = np.random.RandomState(seed)
@@ -576,8 +582,8 @@ def one_run(inner: DCKM, design: Design, init: Any, seed: int, strength: Any, si
             labels = chosen[near.labels].astype(np.int32)
             if weight_model is None:
                 raise ValueError(
-                    f"max_samples={size} leaves rows whose weights have to follow from those of "
-                    "the run; solver='paper' and spread_strength=0 do not give any: use None"
+                    f"max_samples={size} should be None with solver='paper' or spread_strength=0, "
+                    "which do not predict the weights of rows outside the subsample"
                 )
             w = whole.a * weight_model.predict(rows, near.e)
             factor = problem.weight_sum / problem.design_sum * whole.a.sum() / max(w.sum(), 1e-300)
@@ -601,7 +607,7 @@ def one_run(inner: DCKM, design: Design, init: Any, seed: int, strength: Any, si
 
 
 def one_kmeans(rows, distance, w, present, K, init, n_init, size, seed) -> tuple:
-    """k-means at fixed weights and effects: the lowest of the ends, and whether it settled."""
+    """k-means at fixed weights and effects: the best solution, and whether it converged."""
     rng = np.random.RandomState(seed)
     own = w
     if size < w.size:
@@ -609,13 +615,13 @@ def one_kmeans(rows, distance, w, present, K, init, n_init, size, seed) -> tuple
         drawn = rng.choice(present, size=min(size, present.size), replace=False)
         own[drawn] = w[drawn]
     with rows.threads():
-        begins = (init_clusters(rows, distance, own, K, init, rng) for _ in range(n_init))
-        ends = [_kmeans.lloyd(rows, distance, own, begin) for begin in begins]
-    return min(ends, key=lambda end: float(own @ end[0].e))
+        inits = (init_clusters(rows, distance, own, K, init, rng) for _ in range(n_init))
+        solutions = [_kmeans.lloyd(rows, distance, own, clusters) for clusters in inits]
+    return min(solutions, key=lambda solution: float(own @ solution[0].e))
 
 
 def _explained(rows: Any, distance: Any, w: np.ndarray, K: int) -> Callable[[np.ndarray], float]:
-    """A function of labels: the share of the weighted variance that they explain, on some rows."""
+    """Function of labels: the share of weighted variance they explain, on a subsample of rows."""
     subset = _voting.linkage_rows(rows.n)
     if not rows.sparse and subset.size * rows.d > ENTRIES:
         subset = subset[:: -(-subset.size * rows.d // ENTRIES)]

@@ -1,4 +1,4 @@
-"""Settings without labels: how many clusters, how strong a balance."""
+"""Unsupervised selection of the number of clusters and of the strength of the balance."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from .._progress import emit, nested_progress
 from .._validation import check_number, check_option, check_weights
 from ..metrics import silhouette_score
 
-# Candidates where none are given.
+# Default candidates.
 CLUSTERS = tuple(range(2, 13))
 STRENGTHS = {"suspects": (0.0, 0.1, 0.3, 1.0, 3.0, 10.0), "all pairs": (0.0, 0.05, 0.1, 0.2, 0.5)}
-# Rows whose silhouette is taken.
+# Maximum number of rows on which the silhouette is computed.
 MAX_SILHOUETTE_ROWS = 2000
 CRITERIA = ("silhouette", "stability", "tradeoff")
-# Scores that differ by less than this share of the best say nothing, and the smallest value is
-# taken: of strengths that is the one whose weights rest on the most rows.
+# Scores within this share of the best are treated as ties, and the smallest value is selected: for
+# strengths, the one with the largest effective sample size.
 SILHOUETTE_TOLERANCE = {("balance_strength", "silhouette"): 0.05}
 
 
 @dataclass(frozen=True)
 class SelectionCandidate:
-    """One setting and what came of it, no labels involved.
+    """One setting and its unsupervised scores.
 
-    silhouette       of the rows as the model measures them (effects taken out, scaled), rows
-                     counted by the learned weights: -1 to 1
-    stability        mean agreement (adjusted Rand index) of two runs
-    effective_size   share of the rows that the weights are worth
-    imbalance_left   share of the starting imbalance
-    explained        share of the variance, as the model measures it, that lies between clusters
+    silhouette       in the model's feature space (effects removed, scaled), rows weighted by the
+                     learned weights: -1 to 1
+    stability        mean adjusted Rand index of two runs
+    effective_size   effective sample size as a share of the rows
+    imbalance_left   remaining share of the initial imbalance
+    explained        share of the variance in the model's feature space that is between clusters
     """
 
     value: float
@@ -48,13 +48,13 @@ class SelectionCandidate:
 
     @property
     def tradeoff(self) -> float:
-        """Imbalance taken away times the rows that are left."""
+        """Share of the imbalance that was removed, times the effective sample size."""
         return (1.0 - self.imbalance_left) * self.effective_size
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen value of ``parameter``, by which criterion, and all candidates."""
+    """The selected value of ``parameter``, the criterion, and all candidates."""
 
     parameter: str
     chosen: Any
@@ -62,9 +62,9 @@ class Choice:
     candidates: tuple[SelectionCandidate, ...]
 
     def best_by(self, criterion: str) -> Any:
-        """What another criterion would have chosen; the smallest of equals.
+        """The value that another criterion selects; the smallest of ties.
 
-        Strengths whose silhouettes differ by less than 5 % count as equal.
+        Strengths whose silhouettes differ by less than 5 % are ties.
         """
         check_option("criterion", criterion, CRITERIA)
         scores = np.array([getattr(each, criterion) for each in self.candidates])
@@ -88,16 +88,18 @@ def choose_k(
     n_runs=5,
     random_state=None,
 ):
-    """How many clusters, without labels.
+    """Select the number of clusters without labels.
 
-    A ConsensusDCKM of few runs is fitted for each candidate. Chosen is the number with the largest
-    silhouette of the rows as the model measures them, weighted as the model weights them: so that
-    the groups of the population are counted, and not sites. (Compared with other criteria in
-    docs/results/defaults.md. A silhouette needs two clusters: 1 is never chosen.)
+    A ConsensusDCKM of few runs is fitted for each candidate. The number with the largest silhouette
+    is selected, computed in the model's feature space with the learned weights, so that it reflects
+    the clusters of the population and not the sites. (docs/results/defaults.md compares it with
+    other criteria. A silhouette requires two clusters: 1 is never selected.)
 
     Parameters
     ----------
-    X, sample_weight, suspects : as in ConsensusDCKM
+    X, sample_weight : as in ConsensusDCKM
+    suspects : as in ConsensusDCKM
+        Nuisance (batch) columns through which the bias came in: site, scanner, channel.
     candidates : iterable of int, default=None
         None: 2 to 12.
     model : ConsensusDCKM or None
@@ -111,7 +113,7 @@ def choose_k(
     Returns
     -------
     Choice
-        ``chosen``, and for each candidate the numbers it was chosen by.
+        ``chosen``, and the scores of each candidate.
 
     Examples
     --------
@@ -133,7 +135,7 @@ def choose_k(
         raise ValueError(f"candidates={list(given)!r} should be < n_samples={n}")
     if candidates is not None and len(fitting) < len(given):
         warnings.warn(
-            f"candidates={[k for k in given if k >= n]!r} are left out: they should be < "
+            f"candidates={[k for k in given if k >= n]!r} are ignored: they should be < "
             f"n_samples={n}",
             UserWarning,
             stacklevel=2,
@@ -155,25 +157,27 @@ def choose_strengths(
     n_runs=5,
     random_state=None,
 ):
-    """How strong a balance (``balance_strength``), without labels.
+    """Select the strength of the balance (``balance_strength``) without labels.
 
-    A ConsensusDCKM of few runs is fitted for each candidate. Chosen is the strength with the
-    largest silhouette of the rows as the model measures and weights them, or the weakest whose
-    silhouette is within 5 % of it: its weights rest on more rows. `unskew.plots.choice` draws it
-    beside the price, the effective size, and the imbalance left. docs/results/defaults.md
-    has what this and other criteria are worth beside a fixed strength.
+    A ConsensusDCKM of few runs is fitted for each candidate. Among the strengths whose silhouette,
+    computed in the model's feature space with the learned weights, is within 5 % of the largest,
+    the weakest is selected, because its effective sample size is larger. `unskew.plots.choice`
+    plots the silhouette together with the effective sample size and the remaining imbalance.
+    docs/results/defaults.md compares this and other criteria with a fixed strength.
 
     Parameters
     ----------
-    X, sample_weight, suspects : as in ConsensusDCKM
+    X, sample_weight : as in ConsensusDCKM
+    suspects : as in ConsensusDCKM
+        Nuisance (batch) columns through which the bias came in: site, scanner, channel.
     n_clusters : int or None
-        None takes the model's (8 where there is no model).
+        None: that of the model (8 without a model).
     candidates : iterable of float, default=None
         None: 0, 0.1, 0.3, 1, 3, 10 with suspects, 0, 0.05, 0.1, 0.2, 0.5 without.
     model : ConsensusDCKM or None
         Settings of the fits; None: the default ones, with ``suspects``.
     criterion : {"silhouette", "stability", "tradeoff"}
-        "tradeoff": imbalance taken away times effective size.
+        "tradeoff": share of the imbalance that was removed times effective sample size.
     n_runs : int, default=5
         Runs of each fit.
     random_state : int, RandomState or None
@@ -214,7 +218,7 @@ def _choose(
     if model is None:
         model = ConsensusDCKM(suspects=suspects)
     elif suspects is not None:
-        raise ValueError("give the suspects to the model, or suspects and no model")
+        raise ValueError("suspects should be None where a model is passed; set them in the model")
     model = clone(model).set_params(n_runs=n_runs, verbose=0)
     if random_state is not None:
         model.set_params(random_state=random_state)
@@ -224,14 +228,14 @@ def _choose(
     other = {"n_clusters": "balance_strength", "balance_strength": "n_clusters"}[parameter]
     if isinstance(getattr(model, other), str):
         if other == "n_clusters":
-            raise ValueError("n_clusters='auto' should be a number here; choose_k finds it first")
+            raise ValueError("n_clusters='auto' should be a number here; select it with choose_k")
         model.set_params(balance_strength=None)
     found = []
     emit("candidate", 0, len(values))
     for value in values:
         each = clone(model).set_params(**{parameter: value})
         with warnings.catch_warnings(), nested_progress():
-            warnings.simplefilter("ignore")  # of candidates that will not be taken
+            warnings.simplefilter("ignore")  # most candidates are not selected
             each.fit(X, sample_weight=sample_weight)
         found.append(describe(each, X, value))
         emit(
@@ -247,7 +251,7 @@ def _choose(
 
 
 def describe(model: Any, X: Any, value: float) -> SelectionCandidate:
-    """Label-free numbers of a fitted ConsensusDCKM."""
+    """Unsupervised scores of a fitted ConsensusDCKM."""
     w, labels = model.combined_weights_, model.labels_
     subset = np.flatnonzero(w > 0)
     subset = subset[
@@ -284,7 +288,7 @@ def _as_candidates(name: str, values: Any) -> list:
         raise TypeError(f"{name}={values!r} should be a list of numbers")
     values = list(values)
     if not values:
-        raise ValueError(f"{name}=[] should name one value at least")
+        raise ValueError(f"{name}=[] should have at least one value")
     return values
 
 

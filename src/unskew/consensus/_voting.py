@@ -1,13 +1,14 @@
-"""Many partitions of the same rows become one.
+"""Consensus of several partitions of the same rows.
 
-With h_i the stacked indicators of the clusters that row i has in each run, h_i . h_j / R is the
-co-association of rows i and j: the share of runs that put them together. One partition is sought
-whose clusters have the largest co-association inside, by k-means on h. No n x n matrix is made: the
-mean co-association of a row with a cluster is h_i times the cluster's mean, so that everything
-needed is linear in n. For few rows the matrix itself gives one more start (average linkage).
+With h_i the stacked indicators of the clusters of row i in each run, h_i . h_j / R is the
+co-association of rows i and j: the share of runs that assign both to the same cluster. The
+consensus maximises the co-association within clusters, by k-means on h. No n x n matrix is formed:
+the mean co-association of a row with a cluster is h_i times the cluster's mean, so the cost is
+linear in n. For few rows average linkage on the matrix gives one more initialization.
 
-Runs that ended in different optima can agree on a mixture of them that is none. Such a mixture is
-known by what it explains: clearly less than the best run. Then the better half of the runs votes.
+If runs converged to different optima, their consensus can be a mixture that is no optimum itself.
+Such a mixture explains clearly less variance than the best run; then the better half of the runs
+votes.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from scipy.spatial.distance import squareform
 
 from ..metrics import adjusted_rand_score
 
-# Up to so many rows the co-association matrix is made, for a start by average linkage.
+# At most this many rows: the co-association matrix is formed, to initialize by average linkage.
 SMALL_N = 2048
-# Of more rows than this, the start is chosen on so many of them.
+# Maximum number of rows on which the initialization is selected.
 MAX_LINKAGE_ROWS = 20_000
 PIECE = 2**16
-# What the runs agree on should explain this share of what the best run explains. (Measured: .88 and
-# .90 where the vote mixed two optima, .96 and more in all other samples, of the simulators and of
-# amazon, webcam and Office-Home 1.)
+# The consensus should explain at least this share of the variance that the best run explains.
+# (Measured: .88 and .90 where the vote mixed two optima, .96 and more in all other samples, of the
+# simulators and of amazon, webcam and Office-Home 1.)
 ENOUGH_EXPLAINED = 0.95
 
 
 class Votes(NamedTuple):
-    """shares (K, R, L): of the weight of each cluster, the part in cluster l of run r."""
+    """shares (K, R, L): share of the weight of each cluster that is in cluster l of run r."""
 
     shares: np.ndarray
 
@@ -48,7 +49,7 @@ class Votes(NamedTuple):
         for first in range(0, own.size, PIECE):
             piece = slice(first, first + PIECE)
             score = self.together(labels[:, piece])
-            # Sums of shares in one order: ties that are exact in theory stay so to rounding.
+            # Shares are added in a fixed order, so that exact ties stay ties up to rounding.
             own[piece] = np.argmax(np.round(2.0 * score - length, 9), axis=1)
             confidence[piece] = score[np.arange(score.shape[0]), own[piece]] / len(labels)
         return own, np.clip(confidence, 0.0, 1.0)
@@ -62,7 +63,7 @@ class Votes(NamedTuple):
 
 
 def count(labels: np.ndarray, own: np.ndarray, a: np.ndarray, K: int) -> Votes:
-    """The shares of a partition; a cluster without weight has none."""
+    """The shares of a partition; those of a cluster without weight are 0."""
     L = int(labels.max()) + 1
     tables = [
         np.bincount(own.astype(np.int64) * L + labels_r, weights=a, minlength=K * L).reshape(K, L)
@@ -74,8 +75,8 @@ def count(labels: np.ndarray, own: np.ndarray, a: np.ndarray, K: int) -> Votes:
 
 
 def settle(labels: np.ndarray, own: np.ndarray, a: np.ndarray, K: int, sweeps: int = 100) -> tuple:
-    """k-means on h from a partition: (votes, labels, inside). Inside is what k-means raises: the
-    weighted sum over rows of the mean co-association with the own cluster."""
+    """k-means on h, initialized by a partition: (votes, labels, within). ``within`` is maximised:
+    the weighted sum over rows of the mean co-association with their cluster."""
     votes = count(labels, own, a, K)
     for _ in range(sweeps):
         empty = np.flatnonzero(~votes.shares.any(axis=(1, 2)))
@@ -91,9 +92,10 @@ def settle(labels: np.ndarray, own: np.ndarray, a: np.ndarray, K: int, sweeps: i
 
 
 def agree(labels: np.ndarray, K: int, a: np.ndarray) -> tuple[Votes, np.ndarray, np.ndarray]:
-    """The partition in which the runs agree most: votes, labels, confidence.
+    """The consensus partition of the runs: votes, labels, confidence.
 
-    Starts are the runs themselves, so that nothing is drawn; the best end is kept.
+    The initializations are the runs themselves, so the result is deterministic; the best solution
+    is kept.
     """
     n, a = labels.shape[1], _of_mean_one(a)
     subset = linkage_rows(n)
@@ -103,8 +105,8 @@ def agree(labels: np.ndarray, K: int, a: np.ndarray) -> tuple[Votes, np.ndarray,
     starts = [np.minimum(labels_r, K - 1) for labels_r in few]
     if few.shape[1] <= SMALL_N:
         starts.append(by_linkage(few, K))
-    ends = [settle(few, start, weight, K) for start in starts]
-    votes, own, _ = max(ends, key=lambda end: round(end[2], 6))
+    solutions = [settle(few, start, weight, K) for start in starts]
+    votes, own, _ = max(solutions, key=lambda solution: round(solution[2], 6))
     if few is not labels:
         votes, own, _ = settle(labels, votes.of(labels)[0], a, K)
     own, confidence = votes.of(labels)
@@ -114,11 +116,11 @@ def agree(labels: np.ndarray, K: int, a: np.ndarray) -> tuple[Votes, np.ndarray,
 def elect(
     labels: np.ndarray, K: int, a: np.ndarray, explained: Callable[[np.ndarray], float]
 ) -> tuple[np.ndarray, Votes, np.ndarray, np.ndarray]:
-    """The runs that vote, and their votes, labels and confidence.
+    """The voting runs, and their votes, labels and confidence.
 
-    explained: the share of the variance that a partition explains. All runs vote, unless what they
-    agree on explains less than ENOUGH of what the best run does: then the better half of them, and
-    so on. Where no run explains anything, none is better.
+    explained: the share of the variance that a partition explains. All runs vote, unless their
+    consensus explains less than ENOUGH_EXPLAINED times what the best run explains: then the better
+    half of them votes, and so on. If no run explains any variance, all vote.
     """
     single = np.array([explained(labels_r) for labels_r in labels])
     order, count = np.argsort(-single, kind="stable"), len(labels)
@@ -131,7 +133,7 @@ def elect(
 
 
 def co_association(labels: np.ndarray) -> np.ndarray:
-    """(n, n): the share of runs that put two rows together."""
+    """(n, n): the share of runs that assign two rows to the same cluster."""
     together = np.zeros((labels.shape[1], labels.shape[1]))
     for labels_r in labels:
         together += labels_r[:, None] == labels_r
@@ -147,7 +149,7 @@ def by_linkage(labels: np.ndarray, K: int) -> np.ndarray:
 
 
 def stability(labels: np.ndarray, a: np.ndarray) -> float:
-    """Mean adjusted Rand index of all pairs of runs, rows counted by a; nan for a single run."""
+    """Mean adjusted Rand index of all pairs of runs, weighted by a; nan for a single run."""
     subset = linkage_rows(labels.shape[1])
     few, weight = labels[:, subset], _of_mean_one(a)[subset]
     found = [
@@ -159,7 +161,7 @@ def stability(labels: np.ndarray, a: np.ndarray) -> float:
 
 
 def _of_mean_one(a: np.ndarray) -> np.ndarray:
-    """Over rows of positive weight: shares and counts of rows should mean the same."""
+    """a with mean 1 over rows of positive weight, so that its scale does not matter."""
     return a / a[a > 0].mean()
 
 
