@@ -315,7 +315,7 @@ def test_a_compressed_checkpoint_is_refused(tmp_path):
 def test_a_checkpoint_with_objects_or_other_members_is_refused(tmp_path):
     path = tmp_path / "c.npz"
     np.savez(path, a=np.array([None], dtype=object))
-    with pytest.raises(CheckpointError, match="array 'a': it holds Python objects"):
+    with pytest.raises(CheckpointError, match="array 'a': it contains Python objects"):
         Checkpoint(path, {}, 0).read()
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.pkl", b"x")

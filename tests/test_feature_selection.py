@@ -226,7 +226,7 @@ def test_rufs_refuses_a_laplacian_of_the_wrong_shape(shape):
 def test_rufs_refuses_wrong_labels():
     with pytest.raises(ValueError, match=r"init.shape=\(39,\) should be \(n_samples,\)=\(40,\)"):
         RUFS(n_clusters=2, init=np.zeros(39)).fit(planted())
-    with pytest.raises(ValueError, match="init has 1 different labels, should be n_clusters=2"):
+    with pytest.raises(ValueError, match="init has 1 distinct labels, should be n_clusters=2"):
         RUFS(n_clusters=2, init=np.zeros(40)).fit(planted())
 
 

@@ -307,7 +307,7 @@ BAD = {
     "open.csv": (b'a,b\n"x,2\n1,2\n', "line 3"),
     "latin.csv": (b"a,b\n1,x\n2,Zo\xeb\n", "line 3: byte 0xeb at offset 12 is not UTF-8"),
     "binary.csv": (b"a,b\n1,\0\n", "byte 0x00 at offset 6"),
-    "cut.csv.gz": (None, "not a whole gzip file"),
+    "cut.csv.gz": (None, "not a complete gzip file"),
     "bare.csv.gz": (None, "is named .gz but is not a gzip file"),
     "broken.parquet": (b"PAR1 and then nothing of use", "cannot be read as parquet"),
     "broken.feather": (b"ARROW1 and then nothing", "cannot be read as feather"),
@@ -316,9 +316,9 @@ BAD = {
     "broken.mat": (b"what is this" * 20, "cannot be read as mat"),
     "broken.svmlight": (b"1 a:b\n", "cannot be read as svmlight"),
     "empty.parquet": (b"", "is empty"),
-    "half.jsonl": (b'{"a": 1}\n{"a": \n', "line 2: is not json"),
+    "half.jsonl": (b'{"a": 1}\n{"a": \n', "line 2: is not JSON"),
     "list.jsonl": (b'{"a": 1}\n[1]\n', "line 2: should be an object"),
-    "deep.jsonl": (b'{"a": 1}\n{"a": [1]}\n', "line 2: column 'a' holds a list"),
+    "deep.jsonl": (b'{"a": 1}\n{"a": [1]}\n', "line 2: column 'a' has a list"),
     "none.jsonl": (b"{}\n{}\n", "no rows"),
     "what.xlsx": (b"x", "suffix .xlsx"),
     "noname": (b"x", r"suffix \(none\)"),
@@ -371,10 +371,10 @@ def test_permission_denied(tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("a.parquet", {"header": False}, "--no-header has no meaning for parquet"),
-        ("a.tsv", {"separator": ";"}, "--separator has no meaning for tsv"),
+        ("a.parquet", {"header": False}, "--no-header does not apply to parquet"),
+        ("a.tsv", {"separator": ";"}, "--separator does not apply to tsv"),
         ("a.csv", {"separator": "||"}, "should be one character"),
-        ("a.csv", {"variable": "X"}, "--variable has no meaning for csv"),
+        ("a.csv", {"variable": "X"}, "--variable does not apply to csv"),
         ("a.csv", {"encoding": "klingon"}, "'klingon' is not known"),
         ("a.csv", {"format": "xls"}, "format 'xls' should be one of csv"),
     ],
@@ -512,7 +512,9 @@ def test_arrays_of_objects_are_not_read(tmp_path):
     np.save(tmp_path / "a.npy", objects, allow_pickle=True)
     np.savez(tmp_path / "a.npz", X=np.eye(3), y=objects)
     for name in ("a.npy", "a.npz"):
-        with pytest.raises(FileError, match=f"{name}: .*holds Python objects, which are not read"):
+        with pytest.raises(
+            FileError, match=f"{name}: .*contains Python objects, which are not read"
+        ):
             read_table(tmp_path / name)
 
 
@@ -533,14 +535,14 @@ def test_a_file_that_unpacks_to_far_more_than_its_size_is_refused(name, tmp_path
         scipy.io.savemat(path, {"X": np.zeros((2**10, 2**14 + 1))}, do_compression=True)
     else:
         path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * (2**24 + 1)))
-    with pytest.raises(FileError, match=f"{name}: .* unless max_bytes allows more"):
+    with pytest.raises(FileError, match=f"{name}: .* increase max_bytes to read it"):
         read_table(path)
     assert read_table(path, max_bytes=2**28).data.shape[0] >= 2**10
 
 
 def test_a_limit_where_nothing_is_unpacked_is_an_error(tmp_path):
     np.save(tmp_path / "a.npy", np.eye(3))
-    with pytest.raises(FileError, match="--max-bytes has no meaning for npy"):
+    with pytest.raises(FileError, match="--max-bytes does not apply to npy"):
         read_table(tmp_path / "a.npy", max_bytes=100)
 
 

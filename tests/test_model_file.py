@@ -418,7 +418,9 @@ def test_a_file_that_asks_for_other_code_is_refused_and_executes_nothing(name, p
     # Each callable is also loaded by a fifth of the ways, so that all ways are loaded.
     for payload in list(payloads(name, canary))[CALLABLES.index(name) % 5 :: 5]:
         forge(path, lambda schema, payload=payload: next(places(schema, payload)))
-        with pytest.raises(ModelFileError, match=r"asks for .*; not loaded"):
+        with pytest.raises(
+            ModelFileError, match=r"is not loaded: it contains .*, which is not part of a model"
+        ):
             unskew.load(path)
         path.write_bytes(whole)
     assert not canary.exists()
@@ -562,7 +564,7 @@ def test_bombs_are_refused_before_they_are_unpacked(kind, tmp_path):
 
 
 def test_the_limit_can_be_raised(path):
-    with pytest.raises(ModelFileError, match="at most 1,000 are read unless max_bytes allows more"):
+    with pytest.raises(ModelFileError, match="more than max_bytes=1,000"):
         unskew.load(path, max_bytes=1000)
     assert unskew.load(path, max_bytes=10**6).status_
 
@@ -570,7 +572,7 @@ def test_the_limit_can_be_raised(path):
 def test_what_is_not_a_file_is_not_read(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name in (tmp_path / "pipe", "/dev/zero"):
-        with pytest.raises(ModelFileError, match="is not a regular file"):
+        with pytest.raises(ModelFileError, match="should be a regular file"):
             unskew.load(name)
 
 
@@ -585,7 +587,7 @@ def test_a_file_of_another_format_says_why(path):
 
 
 def test_what_cannot_be_saved(tmp_path):
-    with pytest.raises(TypeError, match="save takes an estimator of unskew, not dict"):
+    with pytest.raises(TypeError, match="model should be an estimator of unskew, not dict"):
         unskew.save({}, tmp_path / "m")
     with pytest.raises(ValueError, match="DCKM is not fitted"):
         unskew.save(DCKM(2), tmp_path / "m")

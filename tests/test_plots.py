@@ -83,7 +83,7 @@ def test_drawing_leaves_the_settings_of_others_alone(small):
 def test_love_plot_shows_the_largest_and_says_how_many_are_left_out(wide, small):
     ax = plots.love_plot(wide, most=25)
     assert len(texts(ax)) == 25
-    assert "271 left out" in ax.get_title(loc="left")
+    assert "271 omitted" in ax.get_title(loc="left")
     top = max((f for f in wide.features if not f.suspect), key=lambda f: f.before)
     assert texts(ax)[0] == plots.shorten(top.feature)
     assert plots.love_plot(small).get_title(loc="left") == ""

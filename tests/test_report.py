@@ -168,7 +168,7 @@ def test_all_formats_say_the_same(name, kinds, pages):
     assert content["settings"]["versions"][0][0] == "unskew"
     assert markdown.count("\n| ") == sum(
         1 + len(t.rows) for s in page.sections for t in s.tables
-    ) + len(page.tiles) + 1 + markdown.split("## How to repeat this")[1].count("\n| ")
+    ) + len(page.tiles) + 1 + markdown.split("## How to reproduce this")[1].count("\n| ")
 
 
 def test_markdown_shows_names_as_text(kinds):
@@ -215,7 +215,7 @@ def test_the_suffix_says_the_format(suffix, kinds, tmp_path):
 def test_other_suffixes_and_other_things_are_refused(kinds, tmp_path):
     with pytest.raises(ValueError, match=r"ends in '.pdf'; it should end in"):
         write_report(kinds["fit"], tmp_path / "report.pdf")
-    with pytest.raises(TypeError, match="dict has no report"):
+    with pytest.raises(TypeError, match="found should be a result of diagnose, audit or compare"):
         to_html({})
     assert not list(tmp_path.iterdir())
 

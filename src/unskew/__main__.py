@@ -1,4 +1,4 @@
-"""python -m unskew: the command line."""
+"""Entry point of `python -m unskew`, the command line."""
 
 import sys
 

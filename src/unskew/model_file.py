@@ -1,10 +1,10 @@
 """Model files: `save` and `load`, in the format of skops, without pickle.
 
-A file from a stranger is data, never code. `load` checks, in this order and before anything is
-constructed: the size and kind of the file; the members that the archive declares; its checksum;
-each array header; and the schema, in which every node has to be one of `NODES`, an exact list of
-pairs (how skops restores it, which class it is) without any function or method. The types of what
-skops constructed are checked once more before the model is returned.
+Files from untrusted sources are treated as data and cannot execute code. `load` checks, in this
+order and before any object is constructed: the size and type of the file; the members of the
+archive; its checksum; each array header; and the schema, in which every node should be one of
+`NODES`, an exact list of pairs (skops loader, class) without any function or method. The types of
+the objects that skops constructed are checked once more before the model is returned.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from ._io import ArchiveError, check_archive, check_npy, why
 
 __all__ = ["ModelFileError", "load", "save"]
 
-FORMAT = 4  # raised with each change that older code could not read
+FORMAT = 4  # incremented with each incompatible change
 NOTE, SCHEMA = "unskew.json", "schema.json"
-# Larger files are refused. Members are stored uncompressed, so that a file never unpacks to more
-# than its own size; the schema has a limit of its own, as its text becomes Python objects.
+# Larger files are refused. Members are stored uncompressed, so that the contents are never larger
+# than the file; the schema has a separate limit, because it is parsed to Python objects.
 MAX_BYTES = 2**32
 MAX_SCHEMA_BYTES = 2**26
 
-# Classes of fitted models and of what they consist of. tests/test_model_file.py saves models of
-# every estimator and checks that this list has exactly the classes they need.
+# Classes of fitted models and of their attributes. tests/test_model_file.py saves models of every
+# estimator and checks that this list contains exactly the classes they need.
 ESTIMATORS = frozenset(
     {
         "unskew._preprocessing.table_encoder.TableEncoder",
@@ -98,26 +98,26 @@ MT19937_WORDS = 624
 
 
 class ModelFileError(ValueError):
-    """A file that is not a complete, unchanged model of this package."""
+    """The file is not a complete, unmodified model of this package."""
 
 
 class Items(NamedTuple):
-    """A dict whose keys are not all text; in a schema, keys are text."""
+    """A dict whose keys are not all strings, as the keys of a schema should be."""
 
     keys: list
     values: list
 
 
 def save(model: BaseEstimator, path: Any) -> Path:
-    """Write a fitted model to a file that `load` reads, here or elsewhere.
+    """Save a fitted model to a file that `load` reads.
 
-    The file is written under another name and renamed, so that a crash leaves an old file intact.
+    A temporary file is written and renamed, so that a crash leaves an existing file intact.
 
     Parameters
     ----------
     model : a fitted estimator of unskew
     path : str or Path
-        By convention ``something.skops``.
+        By convention ``name.skops``.
 
     Returns
     -------
@@ -137,9 +137,11 @@ def save(model: BaseEstimator, path: Any) -> Path:
     sio = _skops()
     if _class_name(type(model)) not in ESTIMATORS:
         local = "; save model.to_local()" if hasattr(model, "to_local") else ""
-        raise TypeError(f"save takes an estimator of unskew, not {type(model).__name__}{local}")
+        raise TypeError(
+            f"model should be an estimator of unskew, not {type(model).__name__}{local}"
+        )
     if not any(name.endswith("_") and not name.startswith("_") for name in vars(model)):
-        raise ValueError(f"{type(model).__name__} is not fitted; there is nothing to save yet")
+        raise ValueError(f"{type(model).__name__} is not fitted; model should be fitted")
     copy = object.__new__(type(model))
     vars(copy).update({name: _with_text_keys(value) for name, value in vars(model).items()})
     body = sio.dumps(copy)
@@ -147,8 +149,8 @@ def save(model: BaseEstimator, path: Any) -> Path:
         schema = json.loads(archive.read(SCHEMA))
     if foreign := _foreign_nodes(schema):
         raise ModelFileError(
-            f"{type(model).__name__} holds {', '.join(foreign)}, which a model file cannot; "
-            "parameters should be plain numbers, texts and arrays"
+            f"{type(model).__name__} contains {', '.join(foreign)}, which a model file cannot "
+            "store; parameters should be numbers, strings and arrays"
         )
     note = {
         "format": FORMAT,
@@ -166,11 +168,11 @@ def save(model: BaseEstimator, path: Any) -> Path:
 def load(path: Any, *, max_bytes: int = MAX_BYTES) -> Any:
     """Read a model that `save` wrote.
 
-    A file that is no model, or not a complete one, or was changed after it was written, raises
-    `ModelFileError`, which names the file and the rule. Nothing in a file is executed, whoever made
-    it: only the classes of fitted models are restored, and no function. (The checksum inside guards
-    against damage and careless edits; whoever rewrites it too can give you other numbers, but not
-    other code.)
+    A file that is not a model, is incomplete, or was modified after it was written raises
+    `ModelFileError`, which names the file and the rule. No code in a file is executed, whatever its
+    source: only the classes of fitted models are restored, and no functions. (The checksum in the
+    file detects damage and accidental edits. An attacker who also rewrites the checksum can change
+    numbers, but cannot execute code.)
 
     Parameters
     ----------
@@ -194,11 +196,11 @@ def load(path: Any, *, max_bytes: int = MAX_BYTES) -> Any:
         raise ModelFileError(f"{path} is not loaded: {error}") from error
     except (zipfile.BadZipFile, EOFError, OSError) as error:
         raise ModelFileError(f"{path} is not a complete model file: {error}") from error
-    except Exception as error:  # whatever the libraries below raise for a damaged file
+    except Exception as error:  # skops and numpy raise various types for a damaged file
         reason = f"{type(error).__name__}: {error}"
         raise ModelFileError(f"{path} cannot be read as a model: {reason}") from error
     if _class_name(type(model)) not in ESTIMATORS or type(model).__name__ != note.get("model"):
-        raise ModelFileError(f"{path} holds {type(model).__name__}, not {note.get('model')}")
+        raise ModelFileError(f"{path} contains {type(model).__name__}, not {note.get('model')}")
     vars(model).update({name: _with_own_keys(value) for name, value in vars(model).items()})
     return model
 
@@ -215,17 +217,18 @@ def _class_name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-# ------------------------------------------------------------------------- what a file declares
+# -------------------------------------------------------------------- checks before construction
 
 
 def _read(path: Any, max_bytes: int) -> bytes:
-    """Content of a regular file of at most `max_bytes`, read once: checks and use see one state."""
+    """Content of a regular file of at most `max_bytes`, read once, so that the checks apply to the
+    bytes that are loaded."""
     try:
         kind = os.stat(path).st_mode
         if stat.S_ISDIR(kind):
             raise ModelFileError(f"{path} is a folder, not a model file")
         if not stat.S_ISREG(kind):
-            raise ModelFileError(f"{path} is not a regular file; a model file should be one")
+            raise ModelFileError(f"{path} should be a regular file")
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             content = file.read(size + 1) if size <= max_bytes else b""
@@ -234,17 +237,17 @@ def _read(path: Any, max_bytes: int) -> bytes:
     except OSError as error:
         raise ModelFileError(f"{path} cannot be read: {why(error)}") from error
     if len(content) > size:
-        raise ModelFileError(f"{path} grows while it is read")
+        raise ModelFileError(f"{path} changed while it was read")
     if size > max_bytes:
         raise ModelFileError(
-            f"{path} has {size:,} bytes; at most {max_bytes:,} are read unless max_bytes allows "
-            "more"
+            f"{path} has {size:,} bytes, more than max_bytes={max_bytes:,}; increase max_bytes to "
+            "load it"
         )
     return content
 
 
 def _check_content(content: bytes, path: Any, max_bytes: int) -> dict:
-    """The note, after all checks that can be made before constructing anything."""
+    """The note, after all checks that do not construct objects."""
     members = check_archive(io.BytesIO(content), max_bytes=max_bytes, stored=True)
     names = {member.filename for member in members}
     if not {NOTE, SCHEMA} <= names:
@@ -277,7 +280,7 @@ def _check_content(content: bytes, path: Any, max_bytes: int) -> dict:
         raise ModelFileError(f"{path}: {SCHEMA} should be an object, not {schema!r:.60}")
     if foreign := _foreign_nodes(schema):
         raise ModelFileError(
-            f"{path} asks for {', '.join(foreign)}, which no model of unskew contains; not loaded"
+            f"{path} is not loaded: it contains {', '.join(foreign)}, which is not part of a model"
         )
     return note
 
@@ -290,10 +293,10 @@ def _check_array(file: Any, name: str, size: int, path: Any) -> None:
 
 
 def _foreign_nodes(schema: Any) -> list[str]:
-    """What a schema asks for that is not in `NODES`, and what is not where models have it.
+    """Nodes of a schema that are not in `NODES`, or not in a position where models have them.
 
-    Every JSON object that has one of the keys by which skops recognises a node counts as one, so
-    that no node can be reached that was not looked at.
+    Every JSON object with one of the keys by which skops recognises a node is treated as a node,
+    so that no node can be reached without being checked.
     """
     foreign: set[str] = set()
     queue: list[tuple[Any, bool]] = [(schema, False)]
@@ -317,7 +320,7 @@ _NAMES = frozenset(name for _, name in NODES)
 
 
 def _digest(content: bytes) -> str:
-    """Of all members but the note, with their names, in order."""
+    """SHA-256 of all members but the note, with their names, in sorted order."""
     digest = hashlib.sha256()
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for name in sorted(set(archive.namelist()) - {NOTE}):
@@ -326,13 +329,13 @@ def _digest(content: bytes) -> str:
     return digest.hexdigest()
 
 
-# ---------------------------------------------------------------------------- what was restored
+# --------------------------------------------------------------------- checks after construction
 
 _PLAIN = frozenset({type(None), bool, int, float, str})
 
 
 def _check_types(model: Any) -> None:
-    """Exact types of everything that a restored model consists of; no method of it is called."""
+    """Check the exact types of all objects of a restored model without calling its methods."""
     seen: set[int] = set()
     queue = [model]
     while queue:
@@ -352,7 +355,7 @@ def _check_types(model: Any) -> None:
             elif value.dtype.kind not in ARRAY_KINDS:
                 raise ArchiveError(f"an array of type {value.dtype} is not part of a model")
         elif kind is np.random.RandomState:
-            # The generator reads its table at this position without looking.
+            # numpy reads its state array at this position without a bounds check.
             if not 0 <= value.get_state(legacy=False)["state"]["pos"] <= MT19937_WORDS:
                 raise ArchiveError("the state of its random_state is out of range")
         elif name in ESTIMATORS | PARTS:
@@ -362,7 +365,7 @@ def _check_types(model: Any) -> None:
 
 
 def _with_text_keys(value: Any) -> Any:
-    """Plain containers in which a dict with other keys than text is `Items`."""
+    """Plain containers in which dicts with keys other than strings are replaced by `Items`."""
     if type(value) is dict:
         values = [_with_text_keys(item) for item in value.values()]
         if all(type(key) is str for key in value):

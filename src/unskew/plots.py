@@ -1,10 +1,10 @@
-"""Pictures of diagnostics, audits and comparisons: matplotlib Axes in, Axes out.
+"""Plots of diagnostics, audits and comparisons with matplotlib.
 
-Every function takes what `unskew.diagnostics` returned and an Axes to draw into; without one it
-makes a figure of its own (`ax.figure`), of a size that suits the number of rows. No pyplot: nothing
-is shown, kept open or sent to a window. Colours are those of Okabe and Ito, which colour-blind
-people tell apart. Where there are more features than a picture can name, the largest are drawn and
-a note says how many are left out.
+Every function takes a result of `unskew.diagnostics` and optionally an Axes, and returns the Axes;
+without one it creates a figure (`ax.figure`) of a size that suits the number of rows. pyplot is not
+used, so no figure is registered or shown. Colours are the colour-blind safe palette of Okabe and
+Ito. If there are more features than a plot can label, the largest are plotted and a note gives the
+number of omitted ones.
 
 Examples
 --------
@@ -52,7 +52,7 @@ __all__ = [
 
 INK, MUTED, GRID, PAPER = "#24292f", "#6e7681", "#d8dee4", "#fefefe"
 BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"
-SKY, PURPLE, BLACK = "#56b4e9", "#cc79a7", "#4d4d4d"  # their black, a little lighter
+SKY, PURPLE, BLACK = "#56b4e9", "#cc79a7", "#4d4d4d"  # slightly lighter than Okabe and Ito's black
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY, BLACK)
 MARKERS = "osD^vPX"
 THRESHOLD = 0.1
@@ -63,7 +63,7 @@ STYLE = {
     "font.family": "sans-serif",
     "font.size": FONT,
     "text.color": INK,
-    "text.parse_math": False,  # a column named "$" is a name
+    "text.parse_math": False,  # column names may contain "$"
     "axes.edgecolor": GRID,
     "axes.labelcolor": MUTED,
     "axes.labelsize": FONT,
@@ -90,12 +90,12 @@ def cluster_colour(k: int) -> str:
 
 
 def cluster_marker(k: int) -> str:
-    """Changes when the colours begin again, so that up to 49 clusters differ."""
+    """Marker that changes when the colours repeat, so that up to 49 clusters differ."""
     return MARKERS[(k // len(PALETTE)) % len(MARKERS)]
 
 
 def shorten(name: str, most: int = 26) -> str:
-    """A long name with its middle left out: both ends tell names apart."""
+    """Abbreviate a long name in the middle: names often differ at either end."""
     if len(name) <= most:
         return name
     tail = (most - 1) // 2
@@ -109,7 +109,7 @@ def _axes(ax: Axes | None, height: float, width: float = WIDTH) -> Axes:
 
 
 def _styled(function: Any) -> Any:
-    """Draw with our style without changing anybody's settings."""
+    """Apply STYLE during the call without changing the global settings."""
 
     @wraps(function)
     def drawn(*args: Any, **kwargs: Any) -> Any:
@@ -139,8 +139,9 @@ def love_plot(
 ) -> Axes:
     """Largest |standardised difference| of each feature before and after weighting.
 
-    ``found`` is a Diagnostics or a sequence of FeatureBalance. Suspects, which are the other side
-    of every pair, are left out where there are any. Below ``threshold`` counts as balanced.
+    ``found`` is a Diagnostics or a sequence of FeatureBalance. Suspects (nuisance (batch) columns
+    through which the bias came in: site, scanner, channel) are omitted, because they are part of
+    every pair. Features below ``threshold`` are considered balanced.
     """
     rows = [row for row in getattr(found, "features", found) if not row.suspect]
     rows = sorted(rows, key=lambda row: -row.before)
@@ -159,14 +160,14 @@ def love_plot(
     ax.set_xlim(0, 1.05 * max([threshold * 1.5, *before, *after]))
     ax.set_xlabel(f"largest |standardised difference|; dashed: {threshold:g}")
     left = len(rows) - len(shown)
-    _note(ax, f"{left} left out" if left else "")
+    _note(ax, f"{left} omitted" if left else "")
     how = {"columnspacing": 1.0, "handletextpad": 0.1, "borderaxespad": 0.2}
     ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, **how)
     return ax
 
 
 def _diverging() -> LinearSegmentedColormap:
-    """Orange to blue through nothing at all, so that it stands on light and dark ground."""
+    """Orange to blue, transparent in the middle, for light and dark backgrounds."""
     negative, positive = to_rgb(RED), to_rgb(BLUE)
     stops = [
         (0.0, (*negative, 1.0)),
@@ -181,8 +182,9 @@ def _diverging() -> LinearSegmentedColormap:
 def correlation_map(found: Any, ax: Axes | None = None, *, which: str = "after") -> Axes:
     """Correlations of at most 60 encoded columns ``which`` = "before" or "after" weighting.
 
-    Columns stand in the order of the cluster they mark; lines separate the clusters, suspects are
-    the last block.
+    Columns are ordered by the cluster in which they differ most from the other rows. Lines
+    separate the clusters; suspects (nuisance (batch) columns through which the bias came in: site,
+    scanner, channel) are the last block.
     """
     if which not in ("before", "after"):
         raise ValueError(f"which={which!r} should be one of 'before', 'after'")
@@ -234,7 +236,7 @@ def correlation_maps(found: Any, axes: Sequence[Axes] | None = None) -> tuple[Ax
 # ------------------------------------------------------------------------------------- weights
 @_styled
 def weight_distribution(found: Any, ax: Axes | None = None) -> Axes:
-    """Histogram of the learned weights, whose mean is 1; the last bar holds all larger ones."""
+    """Histogram of the learned weights, whose mean is 1; the last bar includes all larger ones."""
     weights = getattr(found, "weights", found)
     ax = _axes(ax, 2.9)
     edges, counts = np.array(weights.edges), np.array(weights.counts)
@@ -243,7 +245,7 @@ def weight_distribution(found: Any, ax: Axes | None = None) -> Axes:
     _quiet(ax, "y")
     ax.set_xlim(0, edges[-1])
     ax.set_ylim(0, 1.15 * max(1, counts.max()))
-    ax.text(1.0, 1.0, " 1 = counts as itself", transform=ax.get_xaxis_transform(),
+    ax.text(1.0, 1.0, " 1 = mean", transform=ax.get_xaxis_transform(),
             va="top", fontsize=FONT - 1, color=MUTED)  # fmt: skip
     above = f"; last bar up to {weights.maximum:.3g}" if weights.maximum > edges[-1] else ""
     ax.set_xlabel(f"learned weight of a row{above}")
@@ -251,28 +253,28 @@ def weight_distribution(found: Any, ax: Axes | None = None) -> Axes:
     ax.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     _note(
         ax,
-        f"effective size {weights.effective_size:.0%}: {weights.n_rows:,} rows are worth "
-        f"{weights.kish_size:,.0f}",
+        f"effective sample size {weights.effective_size:.0%}: {weights.n_rows:,} rows are "
+        f"equivalent to {weights.kish_size:,.0f}",
     )
     return ax
 
 
 # ------------------------------------------------------------------------------------ clusters
-SIZES = (0.15, 0.4, 0.8, 1.5, 3.0)  # weights between which points change size
+SIZES = (0.15, 0.4, 0.8, 1.5, 3.0)  # bin edges of the weights for the point sizes
 
 
 @_styled
 def clusters_2d(found: Any, ax: Axes | None = None) -> Axes:
-    """Rows on two principal components; the area of a point grows with its weight."""
+    """Rows on two principal components; the area of a point increases with its weight."""
     shown = getattr(found, "projection", found)
     if shown is None:
-        raise ValueError("these diagnostics have no clusters to draw (projection is None)")
+        raise ValueError("found has no clusters to plot (projection is None)")
     ax = _axes(ax, WIDTH * 0.82)
     x, y, weight = np.array(shown.x), np.array(shown.y), np.array(shown.weight)
     cluster, step = np.array(shown.cluster), np.digitize(shown.weight, SIZES)
     rows = max(len(x), 1)
     unit = np.clip(9000 / rows, 5, 40)
-    for s in range(len(SIZES) + 1):  # light rows first, heavy ones on top
+    for s in range(len(SIZES) + 1):  # in ascending order, so that large weights are on top
         area = unit * (0.12, 0.3, 0.6, 1.1, 2.1, 4.2)[s]
         for k in np.unique(cluster):
             own = (cluster == k) & (step == s)
@@ -298,7 +300,7 @@ def clusters_2d(found: Any, ax: Axes | None = None) -> Axes:
 
 @_styled
 def cluster_profile(found: Any, cluster: int, ax: Axes | None = None, *, most: int = 6) -> Axes:
-    """What marks one cluster: differences to the rest, weighted (bars) and not (ticks)."""
+    """Largest differences of one cluster to the other rows, weighted (bars) and not (ticks)."""
     profiles = getattr(found, "clusters", found)
     profile = next((p for p in profiles if p.cluster == cluster), None)
     if profile is None:
@@ -328,7 +330,7 @@ def cluster_profiles(
     """`cluster_profile` of every cluster, one below the other."""
     profiles = getattr(found, "clusters", found)
     if not profiles:
-        raise ValueError("these diagnostics have no clusters to draw")
+        raise ValueError("found has no clusters to plot")
     if axes is None:
         height = (0.75 + 0.25 * most) * len(profiles)
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -347,10 +349,13 @@ def cluster_profiles(
 
 @_styled
 def suspect_effects(found: Any, ax: Axes | None = None, *, most: int = 20) -> Axes:
-    """The largest effects of suspects that the model takes out of the other columns."""
+    """The largest effects of suspects that the model removes from the other columns.
+
+    Suspects are nuisance (batch) columns through which the bias came in: site, scanner, channel.
+    """
     effects = getattr(found, "effects", found)
     if not effects:
-        raise ValueError("these diagnostics have no effects of suspects; see adjust of DCKM")
+        raise ValueError("found has no effects of suspects; see the parameter adjust of DCKM")
     shown = list(effects)[:most]
     names = [f"{shorten(one.suspect, 17)} on {shorten(one.feature, 17)}" for one in shown]
     values = [one.effect for one in shown]
@@ -365,10 +370,11 @@ def suspect_effects(found: Any, ax: Axes | None = None, *, most: int = 20) -> Ax
 
 @_styled
 def sample_flow(found: Any, ax: Axes | None = None) -> Axes:
-    """Where the rows of each k-means cluster went; the height of a band is its number of rows."""
+    """Flow of rows from k-means clusters to clusters of the model; the height of a band is its
+    number of rows."""
     flow = getattr(found, "flow", found)
     if flow is None:
-        raise ValueError("these diagnostics have no flow: no clusters, or against=False")
+        raise ValueError("found has no flow: there are no clusters, or against=False was given")
     counts = np.array(flow.counts, dtype=float)
     K = len(counts)
     ax = _axes(ax, float(np.clip(1.5 + 0.5 * K, 2.6, 7.0)))
@@ -425,7 +431,7 @@ def _band(left: float, right: float, height: float) -> Path:
 # ----------------------------------------------------------------------------------------- fit
 @_styled
 def objective_terms(found: Any, ax: Axes | None = None) -> Axes:
-    """The objective and its terms after each iteration; terms that are always 0 are left out."""
+    """The objective and its terms after each iteration; terms that are always 0 are omitted."""
     convergence = getattr(found, "convergence", found)
     ax = _axes(ax, 2.9)
     colours = {"objective": INK, "inertia": BLUE, "balance": ORANGE, "spread": GREEN}
@@ -456,10 +462,10 @@ def sensitivity_surface(
     ylabel: str = "spread_strength",
     label: str = "",
 ) -> Axes:
-    """A number over a grid of two settings: ``values[i][j]`` belongs to ``y[i]``, ``x[j]``.
+    """Heat map over a grid of two parameters: ``values[i][j]`` is at ``y[i]``, ``x[j]``.
 
-    Cells are of one size whatever the steps of the grid, and carry their number; None or nan is an
-    empty cell.
+    All cells have the same size, whatever the spacing of the grid, and are labelled with their
+    value; None and nan give empty cells.
     """
     table = np.array(values, dtype=float)
     if table.shape != (len(y), len(x)):
@@ -493,9 +499,9 @@ def sensitivity_surface(
 
 @_styled
 def choice(found: Any, ax: Axes | None = None) -> Axes:
-    """The curve behind `unskew.choose_k` or `unskew.choose_strengths`: the criterion over the
-    candidates, the chosen one marked; for strengths also what it costs (effective size) and what
-    it leaves of the imbalance, on the right-hand scale."""
+    """Result of `unskew.choose_k` or `unskew.choose_strengths`: the criterion over the candidates,
+    with the selected one marked; for strengths also the effective sample size and the remaining
+    imbalance, on the right-hand axis."""
     candidates = found.candidates
     ax = _axes(ax, 2.9)
     places = np.arange(len(candidates))
@@ -552,7 +558,8 @@ def audited_pairs(found: Any, ax: Axes | None = None, *, most: int = 20) -> Axes
 
 @_styled
 def reach_of_columns(found: Any, ax: Axes | None = None, *, most: int = 20) -> Axes:
-    """Share of the other columns that each column of an Audit predicts; noticed ones stand out."""
+    """Share of the other columns that each column of an Audit predicts; columns with notices are
+    highlighted."""
     reach = list(getattr(found, "reach", found))
     shown = reach[:most]
     noticed = {n.column for n in getattr(found, "notices", ())}
@@ -562,14 +569,17 @@ def reach_of_columns(found: Any, ax: Axes | None = None, *, most: int = 20) -> A
     ax.xaxis.set_major_formatter(PercentFormatter(1.0))
     ax.set_xlabel("share of the other columns that it predicts")
     left = len(reach) - len(shown)
-    _note(ax, f"the {len(shown)} widest of {len(reach)} columns" if left else "")
+    _note(ax, f"largest {len(shown)} of {len(reach)} columns" if left else "")
     return ax
 
 
 @_styled
 def method_scores(found: Any, axes: Sequence[Axes] | None = None) -> tuple[Axes, ...]:
-    """A Comparison side by side: explained variance, association with suspects, effective size,
-    agreement with k-means."""
+    """Panels of a Comparison: explained variance, association with suspects, effective size,
+    agreement with k-means.
+
+    Suspects are nuisance (batch) columns through which the bias came in: site, scanner, channel.
+    """
     rows = found.rows
 
     def strongest(row: Any) -> float | None:
@@ -577,8 +587,8 @@ def method_scores(found: Any, axes: Sequence[Axes] | None = None) -> tuple[Axes,
 
     panels = [("explained variance", [r.explained_variance for r in rows])]
     if any(r.associations for r in rows):
-        panels.append(("follows the suspects", [strongest(r) for r in rows]))
-    panels.append(("effective size", [r.effective_size for r in rows]))
+        panels.append(("association with suspects", [strongest(r) for r in rows]))
+    panels.append(("effective sample size", [r.effective_size for r in rows]))
     if any(r.agreement is not None for r in rows):
         panels.append(("agreement with k-means", [r.agreement for r in rows]))
     if axes is None:

@@ -1,13 +1,12 @@
-"""Data with a known selection bias and a known truth.
+"""Simulated data with known selection bias and known classes.
 
-Each generator draws three sets from one model: a biased sample (what was gathered), an unbiased
-sample of the same size (what should have been gathered) and a population (where a clustering has
-to hold). In the population the nuisance (`site`, background) is independent of the class; in the
-biased sample it follows the class. The bias is therefore known to the last digit: every biased row
-comes with its true inverse-selection weight.
+Each generator draws three data sets from one model: a biased sample for fitting, an unbiased sample
+of the same size for comparison, and a population for evaluation. In the population the nuisance
+variable (`site`, background) is independent of the class; in the biased sample it depends on the
+class. The bias is known exactly: every biased row has its true inverse-selection weight.
 
-Sets drawn with the same `random_state` share their random numbers, whatever the rate: a sweep over
-`rate` changes the nuisance and nothing else, and a larger population leaves the samples alone.
+Data sets with the same `random_state` share their random numbers, whatever the rate: a sweep over
+`rate` changes only the nuisance variable, and a larger population does not change the samples.
 """
 
 from numbers import Integral, Real
@@ -41,25 +40,25 @@ def make_site_footprint(
     n_population=None,
     random_state=None,
 ):
-    """Classes measured at sites, where the sites leave a footprint in many unnamed columns.
+    """Classes observed at sites, where the site affects many other columns.
 
-    You get 0/1 data in which one nuisance, the site, is recorded (the last, one-hot columns) and
-    its footprint is spread over `n_footprint` columns that look like any other. k-means on the
-    biased sample finds a mixture of class and site and fails on the population.
+    The data are binary. The site, a nuisance variable, is recorded in the last, one-hot columns
+    and affects `n_footprint` other columns. k-means on the biased sample finds a mixture of class
+    and site and fails on the population.
 
     The model, for a row of class c (all classes equally likely):
 
         core column of class b        1 with probability `on` if b = c, else with `off`
         site, biased sample           s = c mod n_sites with probability `rate`, else any site,
-                                      all equally likely (s = c mod n_sites among them)
+                                      all equally likely (including s = c mod n_sites)
         site, unbiased, population    any site, all equally likely
-        footprint column of site b    1 with probability `on` if b = s, else with `off`; the last
-                                      share `interaction` of each site's columns asks for
-                                      b = (s + c) mod n_sites instead
+        footprint column of site b    1 with probability `on` if b = s, else with `off`; for the
+                                      last share `interaction` of each site's columns the
+                                      condition is b = (s + c) mod n_sites instead
         site column b                 1 if b = s, else 0
 
-    Core columns are shared out evenly among the classes, footprint columns among the sites. The
-    true weight of a biased row is P_population(s, c) / P_sample(s, c), that is 1/n_sites over
+    Core columns are divided equally among the classes, footprint columns among the sites. The
+    true weight of a biased row is P_population(s, c) / P_sample(s, c), that is 1/n_sites divided by
     rate * [s = c mod n_sites] + (1 - rate) / n_sites, scaled to mean 1.
 
     Parameters
@@ -69,16 +68,16 @@ def make_site_footprint(
     n_clusters : int, default=4
         Number of classes.
     n_core, n_footprint : int, default=40, 36
-        Number of columns that follow the class, and that follow the site. When the footprint
-        outweighs the core, k-means finds sites even in unbiased data.
+        Number of columns that depend on the class, and that depend on the site. If the effect of
+        the site dominates, k-means finds sites even in unbiased data.
     rate : float in [0, 1), default=0.8
-        How firmly the site follows the class in the biased sample; 0 is no bias. At 1 some pairs
-        of site and class would never be seen and no weights could bring them back.
+        Strength of the dependence of the site on the class in the biased sample; 0 is no bias. At
+        1 some pairs of site and class would never be observed, and no weights could correct that.
     on, off : float in [0, 1], default=0.7, 0.2
         Probability of a 1 where a column belongs to the row's class (site), and elsewhere.
     interaction : float in [0, 1], default=0.0
-        Share of the footprint that each site leaves differently in each class: there no effect of
-        the site can be added or taken out.
+        Share of the footprint columns in which the effect of the site depends on the class, so
+        that it is not additive and cannot be removed.
     n_sites : int, default=None
         Number of sites; None means `n_clusters`.
     n_population : int, default=None
@@ -93,7 +92,8 @@ def make_site_footprint(
         weights : true inverse-selection weights of the biased sample, mean 1
         X_unbiased, y_unbiased, site_unbiased : the unbiased sample
         X_population, y_population, site_population : the population
-        core, footprint, suspects : column indices; the suspects are the one-hot site columns
+        core, footprint, suspects : column indices; suspects are nuisance (batch) columns through
+            which the bias came in, here the one-hot site columns
         feature_names : "core_<class>_<column>", "footprint_<site>_<column>", "site_<site>"
         params : the arguments, as a dict
 
@@ -128,7 +128,7 @@ def make_site_footprint(
 
     core_of = _share_out(n_core, n_clusters)
     footprint_of = _share_out(n_footprint, n_sites)
-    # Of each site's columns the last ones.
+    # The last columns of each site.
     place = np.arange(n_footprint) - np.searchsorted(footprint_of, footprint_of)
     size = np.bincount(footprint_of, minlength=n_sites)[footprint_of]
     twisted = place >= np.round((1 - interaction) * size)
@@ -165,12 +165,13 @@ def make_spurious_background(
     n_population=None,
     random_state=None,
 ):
-    """Classes seen before backgrounds that go with them (dogs photographed on grass).
+    """Classes with associated backgrounds (dogs photographed on grass).
 
-    The model of `make_site_footprint` with the background type in the place of the site, except
-    that the type itself is not a column: what is seen are `n_background` columns, each on with
-    probability `on` for rows of its type and `off` else. Every column that carries the bias is a
-    suspect, so dropping the suspects is a hard rival here.
+    The model of `make_site_footprint` with the background type instead of the site, except that
+    the type itself is not a column: only `n_background` columns are observed, each 1 with
+    probability `on` for rows of its type and `off` otherwise. All biased columns are suspects
+    (nuisance (batch) columns through which the bias came in: site, scanner, channel), so dropping
+    the suspects is a strong baseline here.
 
         type, biased sample           t = c mod n_types with probability `rate`, else any type
         type, unbiased, population    any type, all equally likely
@@ -182,9 +183,10 @@ def make_spurious_background(
     n_clusters : int, default=4
         Number of classes.
     n_core, n_background : int, default=40, 20
-        Number of columns that follow the class, and that follow the background type.
+        Number of columns that depend on the class, and that depend on the background type.
     rate : float in [0, 1), default=0.8
-        How firmly the background type follows the class in the biased sample; 0 is no bias.
+        Strength of the dependence of the background type on the class in the biased sample; 0 is
+        no bias.
     on, off : float in [0, 1], default=0.7, 0.2
         Probability of a 1 where a column belongs to the row's class (type), and elsewhere.
     n_types : int, default=None
@@ -196,7 +198,7 @@ def make_spurious_background(
 
     Returns
     -------
-    Bunch with the keys of `make_site_footprint`. `site` holds the background type, `footprint` is
+    Bunch with the keys of `make_site_footprint`. `site` is the background type, `footprint` is
     empty, `suspects` are all background columns, named "background_<type>_<column>".
 
     Examples
@@ -238,12 +240,13 @@ def make_spurious_background(
 def make_tinted_digits(
     *, n_classes=10, n_sites=2, tint=0.3, rate=0.6, random_state=None, classes=None
 ):
-    """scikit-learn's digits, scanned at sites that tint every pixel; the site follows the digit.
+    """scikit-learn's digits, scanned at sites that add a tint to each pixel; the site depends on
+    the digit.
 
-    Real images, a known nuisance: site s adds to each pixel a fixed number, drawn once per site
-    from a normal distribution with standard deviation `tint` times that of the pixel. In the
-    biased sample an image of class c is scanned at site c mod n_sites with probability `rate`, else
-    at any site, all equally likely; in the population at any site.
+    Real images with a known nuisance variable: site s adds a fixed number to each pixel, drawn once
+    per site from a normal distribution with standard deviation `tint` times that of the pixel. In
+    the biased sample an image of class c is scanned at site c mod n_sites with probability `rate`,
+    else at any site, all equally likely; in the population at any site.
 
     Parameters
     ----------
@@ -251,11 +254,11 @@ def make_tinted_digits(
         The digits 0 to n_classes - 1.
     n_sites : int, default=2
     tint : float >= 0, default=0.3
-        At 1 the sites make as much variance as all the digits together.
+        At 1 the sites contribute as much variance as all the digits together.
     rate : float in [0, 1), default=0.6
     random_state : int, numpy Generator, RandomState or None
     classes : list of digits or None
-        Takes the place of `n_classes`.
+        Used instead of `n_classes` if given.
 
     Returns
     -------
@@ -263,7 +266,8 @@ def make_tinted_digits(
         X, y, site : the biased sample: 64 pixels in [0, 1] plus tint, then one-hot sites
         X_population, y_population, site_population : the same images, sites drawn independently
         X_clean : the same images without tint and without sites
-        suspects : indices of the site columns
+        suspects : nuisance (batch) columns through which the bias came in, here the indices of the
+            site columns
         weights : true inverse-selection weights, mean 1
         feature_names, params
 
@@ -325,19 +329,19 @@ def make_tinted_digits(
 def select_with_bias(X, y, attribute, strength, *, n_samples=None, random_state=None):
     """Draw a biased sample from any labelled data set, with its true weights.
 
-    You get rows in which the attribute follows the class more than it does in the data. The V
+    In the sample the attribute is more strongly associated with the class than in the data. The V
     values of `attribute` and the C classes of `y`, each in sorted order, are numbered from 0;
-    value v and class c are tied when v and c are equal modulo min(V, C), so each class has a tied
-    value. A row is selected, without replacement, with probability
+    value v and class c match if v and c are equal modulo min(V, C), so that each class has a
+    matching value. A row is selected, without replacement, with probability
 
         pi_i = min(1, scale * q_i)
-        q_i  = 1                                            if its value and class are tied
+        q_i  = 1                                            if its value and class match
         q_i  = (1 - strength) / (1 - strength + strength * min(V, C))   otherwise
 
-    `scale` makes the probabilities add up to `n_samples`. Where the attribute is uniform and
-    independent of the class, and V <= C, the sample has the tied value with rate `strength` and
-    else any value: `strength` is then the `rate` of `make_site_footprint`. All probabilities are
-    positive, so the true weights 1 / pi_i exist. The size is exact and so are the probabilities
+    `scale` makes the probabilities sum to `n_samples`. If the attribute is uniform and independent
+    of the class, and V <= C, the sample has the matching value with rate `strength` and any value
+    otherwise: `strength` is then the `rate` of `make_site_footprint`. All probabilities are
+    positive, so that the true weights 1 / pi_i exist. The size and the probabilities are exact
     (systematic sampling in random order).
 
     Parameters
@@ -347,12 +351,12 @@ def select_with_bias(X, y, attribute, strength, *, n_samples=None, random_state=
     y : array of shape (n,)
         Classes.
     attribute : array of shape (n,)
-        The attribute that shall follow the class (domain, site, ...), categorical.
+        The categorical attribute to associate with the class (domain, site, ...).
     strength : float in [0, 1)
-        0 is a plain random sample.
+        Strength of the bias; 0 is a simple random sample.
     n_samples : int, default=None
-        Size of the sample. None takes as many rows as there can be at scale <= 1, the sum of the
-        q_i rounded down. With more, tied rows run out (min above) and the bias is weaker.
+        Size of the sample. None means the maximum with scale <= 1, the sum of the q_i rounded
+        down. Above it, all matching rows are selected (min above) and the bias is weaker.
     random_state : int, numpy Generator, RandomState or None
         Source of the random numbers.
 
@@ -388,7 +392,7 @@ def select_with_bias(X, y, attribute, strength, *, n_samples=None, random_state=
     tied = (a_codes - y_codes) % cycle == 0
     q = np.where(tied, 1.0, (1 - strength) / (1 - strength + strength * cycle))
     if n_samples is None:
-        # A little above, so that a sum that is whole but for rounding is not rounded down.
+        # The factor keeps a sum that is an integer up to rounding error from being rounded down.
         n_samples = max(1, int(q.sum() * (1 + 1e-12)))
     _check_counts(1, n_samples=n_samples)
     if n_samples > rows:
@@ -422,8 +426,8 @@ def _draw_three(params, n_sites, columns, random_state):
     X, y, site = draw(params["n_samples"], rate, streams[0])
     X_unbiased, y_unbiased, site_unbiased = draw(params["n_samples"], 0, streams[1])
     X_population, y_population, site_population = draw(params["n_population"], 0, streams[2])
-    # Classes are equally likely in both, so the ratio of the joint probabilities is that of
-    # the conditional ones.
+    # Classes are equally likely in both, so the ratio of the joint probabilities equals that of
+    # the conditional probabilities.
     weights = (1 / n_sites) / (rate * (site == y % n_sites) + (1 - rate) / n_sites)
     return Bunch(
         X=X,
@@ -458,8 +462,8 @@ def _names(kind, owners):
 def _inclusion_probabilities(q, n_samples):
     """pi = min(1, scale * q) with sum(pi) = n_samples."""
     probability = np.minimum(1, q * (n_samples / q.sum()))
-    # Rows that reach 1 leave their surplus to the others; each round fixes at least one level
-    # of q, and q has few levels.
+    # The surplus of rows that reach 1 is redistributed to the others; each iteration fixes at
+    # least one level of q, and q has few levels.
     while abs(probability.sum() - n_samples) > 1e-9 * n_samples:
         certain = probability >= 1
         rest = n_samples - certain.sum()
@@ -468,7 +472,7 @@ def _inclusion_probabilities(q, n_samples):
 
 
 def _systematic_sample(probability, rng):
-    """Rows drawn with exactly these probabilities and exactly sum(probability) in number."""
+    """Draw exactly sum(probability) rows with exactly these inclusion probabilities."""
     certain = probability > 1 - 1e-9
     order = rng.permutation(np.flatnonzero(~certain))
     ticks = np.cumsum(probability[order])
@@ -485,7 +489,7 @@ def _generator(random_state):
 
 
 def _numbered(values, name, rows):
-    """Distinct values in sorted order, and the number of each entry's value."""
+    """Sorted distinct values, and the index of each entry's value."""
     values = np.asarray(values)
     if values.ndim != 1:
         raise ValueError(f"{name} has {values.ndim} dimensions but should have 1")
@@ -495,7 +499,7 @@ def _numbered(values, name, rows):
         return np.unique(values, return_inverse=True)
     except TypeError:
         raise ValueError(
-            f"{name} has values that cannot be sorted; missing ones need a name of their own"
+            f"{name} has values that cannot be sorted; missing values should be a string"
         ) from None
 
 
@@ -525,7 +529,7 @@ def _check_rates(*, rate, on, off):
     if not isinstance(rate, Real) or not 0 <= rate < 1:
         raise ValueError(
             f"rate={rate!r} should be a number in [0, 1): at 1 some pairs of class and nuisance "
-            "are never seen and no weights can bring them back"
+            "value are never observed, and no weights can correct that"
         )
     for name, value in {"on": on, "off": off}.items():
         if not isinstance(value, Real) or not 0 <= value <= 1:

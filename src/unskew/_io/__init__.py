@@ -1,7 +1,7 @@
-"""Files: tables of every format in, whole files out.
+"""Reading of tables in many formats, and atomic writing of files.
 
-`_text.py` reads csv, tsv and jsonl, `_read.py` knows the formats, `_write.py` writes a file under a
-temporary name in its own folder and renames it, so that a reader never sees half a file.
+`_text.py` reads csv, tsv and jsonl, `_read.py` the other formats, `_write.py` writes a temporary
+file in the target folder and renames it, so that a partial file is never visible.
 """
 
 from ._archive import ArchiveError, check_archive, check_npy, check_npz, expansion_limit

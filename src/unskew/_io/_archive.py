@@ -1,4 +1,4 @@
-"""Checks of zip archives and .npy arrays before anything in them is unpacked or allocated."""
+"""Checks of zip archives and .npy arrays before anything is decompressed or allocated."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-# Compressed data may expand to this many times the size of its file, and always to SMALL bytes.
+# Compressed data may expand to MAX_EXPANSION times the size of its file, or to SMALL bytes if that
+# is more.
 MAX_EXPANSION = 100
 SMALL = 2**26
 MAX_MEMBERS = 10_000
-# A central directory entry has 46 bytes, its name, and 28 bytes where sizes exceed 4 GiB.
+# A central directory entry has 46 bytes, its name, and 28 bytes if sizes exceed 4 GiB.
 ENTRY_BYTES = 128
 
 
 class ArchiveError(ValueError):
-    """A rule for archives or arrays that a file breaks; callers add the name of the file."""
+    """An archive or array is invalid; callers add the name of the file."""
 
 
 class _Bounded:
     """A binary file for `zipfile` that refuses to read more than `limit` bytes at once.
 
-    The central directory is read in one piece whose size the file itself declares.
+    The central directory is read in one call, with a size that the file itself declares.
     """
 
     def __init__(self, file: BinaryIO, limit: int):
@@ -52,7 +53,7 @@ class _Bounded:
 
 
 def expansion_limit(size: int) -> int:
-    """Bytes that a compressed file of `size` bytes may unpack to unless the caller allows more."""
+    """Default limit on the decompressed size of a file of `size` bytes."""
     return max(SMALL, MAX_EXPANSION * size)
 
 
@@ -63,16 +64,16 @@ def check_archive(
     max_members: int = MAX_MEMBERS,
     stored: bool = False,
 ) -> list[zipfile.ZipInfo]:
-    """Members of a zip archive, after checking all that its directory declares.
+    """Members of a zip archive, after validating its central directory.
 
-    Nothing is unpacked. `zipfile` never returns more bytes of a member than its entry declares, so
-    that the declared sizes bound what is read afterwards.
+    Nothing is decompressed. `zipfile` never returns more bytes of a member than its entry declares,
+    so that the declared sizes bound the memory of later reads.
 
     Parameters
     ----------
     file : seekable binary file
-    max_bytes : largest sum of the unpacked sizes; None: `expansion_limit` of the file's size
-    max_members : largest number of members
+    max_bytes : maximum total decompressed size; None: `expansion_limit` of the file's size
+    max_members : maximum number of members
     stored : whether compressed members are refused
 
     Raises
@@ -95,7 +96,7 @@ def check_archive(
     for member in members:
         _check_member(member, stored)
         if member.filename in seen:
-            raise ArchiveError(f"it has two members called {member.filename!r}")
+            raise ArchiveError(f"it has two members named {member.filename!r}")
         seen.add(member.filename)
     end = 0
     for member in sorted(members, key=lambda member: member.header_offset):
@@ -108,8 +109,8 @@ def check_archive(
     total = sum(member.file_size for member in members)
     if total > limit:
         raise ArchiveError(
-            f"it has {bounded.size:,} bytes and unpacks to {total:,}; at most {limit:,} are "
-            "unpacked unless max_bytes allows more"
+            f"it has {bounded.size:,} bytes, and its decompressed size of {total:,} exceeds the "
+            f"limit of {limit:,}; increase max_bytes to read it"
         )
     file.seek(0)
     return members
@@ -121,7 +122,7 @@ def _check_member(member: zipfile.ZipInfo, stored: bool) -> None:
     if name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0] or not name.strip():
         raise ArchiveError(f"its member {name!r} is not a relative path inside the archive")
     if "\0" in member.orig_filename:
-        raise ArchiveError(f"its member {name!r} has a NUL in its name")
+        raise ArchiveError(f"its member {name!r} has a NUL character in its name")
     kind = stat.S_IFMT(member.external_attr >> 16)
     if member.is_dir() or kind not in (0, stat.S_IFREG):
         raise ArchiveError(f"its member {name!r} is not a regular file")
@@ -138,11 +139,11 @@ def _check_member(member: zipfile.ZipInfo, stored: bool) -> None:
 def check_npy(
     file: BinaryIO, size: int, *, kinds: str = "biufcUSMm", structured: bool = True
 ) -> tuple[tuple, np.dtype]:
-    """Shape and dtype of a .npy array of `size` bytes, after checking that its bytes are there.
+    """Shape and dtype of a .npy array of `size` bytes, after checking that the size matches.
 
-    The header is read, the array is not: an array that declares more entries than the file has is
-    refused before memory is allocated for it. `kinds` are the allowed ``dtype.kind``, of a record
-    those of its fields; `structured` says whether records are allowed.
+    Only the header is read: an array that declares more entries than the file has is refused before
+    memory is allocated for it. `kinds` are the allowed ``dtype.kind``, for records those of the
+    fields; `structured` is whether records are allowed.
     """
     try:
         version = np.lib.format.read_magic(file)
@@ -153,16 +154,16 @@ def check_npy(
     except (ValueError, TypeError, SyntaxError, EOFError, RecursionError, MemoryError) as error:
         raise ArchiveError(f"it is not a .npy array: {error}") from error
     if dtype.hasobject:
-        raise ArchiveError("it holds Python objects, which are not read")
+        raise ArchiveError("it contains Python objects, which are not read")
     fields = (
         [dtype.fields[name][0] for name in dtype.names] if structured and dtype.names else [dtype]
     )
     if any(field.kind not in kinds or field.itemsize == 0 for field in fields):
-        raise ArchiveError(f"it holds values of type {dtype}, which are not read")
+        raise ArchiveError(f"it has dtype {dtype}, which is not read")
     declared = dtype.itemsize
     for length in shape:
         if length < 0:
-            raise ArchiveError(f"it declares the shape {shape}")
+            raise ArchiveError(f"it declares the invalid shape {shape}")
         declared *= int(length)
     there = size - file.tell()
     if declared != there:

@@ -1,4 +1,4 @@
-"""The one error of this room, and the sentences that several of its files need."""
+"""The error class of this subpackage, and helpers for error messages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 
 class FileError(ValueError):
-    """A file that cannot be read or written; the message names file, place and rule."""
+    """A file cannot be read or written; the message names file, position and rule."""
 
 
 def why(error: OSError) -> str:
-    """What the system said, in words that name the rule."""
+    """Reason of an OSError as a short phrase."""
     words = {
         errno.ENOENT: "no such file",
         errno.EACCES: "permission denied",
@@ -21,7 +21,7 @@ def why(error: OSError) -> str:
         errno.EISDIR: "is a folder, not a file",
         errno.ENOTDIR: "a part of the path is a file, not a folder",
         errno.ENOSPC: "no space left on the disk",
-        errno.EDQUOT: "the disk quota is used up",
+        errno.EDQUOT: "disk quota exceeded",
         errno.EROFS: "the file system is read-only",
         errno.ENAMETOOLONG: "the name is too long",
     }
@@ -29,7 +29,7 @@ def why(error: OSError) -> str:
 
 
 def need(module: str, extra: str, purpose: str) -> ModuleType:
-    """Import late; a missing package is an error that says what to install."""
+    """Import an optional package; if it is missing, raise an error with the extra to install."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

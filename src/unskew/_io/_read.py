@@ -1,4 +1,4 @@
-"""read_table: one door for every format."""
+"""read_table: read a table or matrix of any supported format."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ TEXT = ("csv", "tsv", "jsonl", "svmlight")
 
 @dataclass(frozen=True)
 class InputTable:
-    """What was read: a frame from a file of tables, an array or CSR matrix from one of matrices.
+    """A table read from a file: a frame, or an array or CSR matrix for matrix formats.
 
     data : polars.DataFrame, ndarray (n, d) or scipy.sparse.csr_array
-    names : names of the columns; c0, c1, ... where the file has none
-    name : how messages call the file
-    format, size, sha256 : of the file as it lies there (packed, if it is packed)
-    first_line : line of the first row, None where rows are not lines
-    notes : sentences about what a user should look at
+    names : names of the columns; c0, c1, ... if the file has none
+    name : name of the file in messages
+    format, size, sha256 : of the file as stored (compressed, if it is)
+    first_line : line of the first row, None if rows are not lines
+    notes : warnings for the user
     """
 
     data: Any
@@ -74,7 +74,7 @@ class InputTable:
         return not (isinstance(self.data, np.ndarray) or sp.issparse(self.data))
 
     def place(self, row: int) -> str:
-        """Where a row (counted from 0) is, in words."""
+        """Position of a row (counted from 0) for messages."""
         return f"row {row + 1}" if self.first_line is None else f"line {self.first_line + row}"
 
     def position(self, name: str) -> int:
@@ -88,9 +88,9 @@ class InputTable:
         return (values.toarray() if sp.issparse(values) else values).ravel()
 
     def select(self, names: list[str]) -> Any:
-        """The columns that an estimator gets, in this order: a frame, an array or a CSR matrix.
+        """Columns for an estimator, in this order: a frame, an array or a CSR matrix.
 
-        Columns of a kind that has no place in a table of values are an error that names them.
+        Columns of unsupported types (nested, binary) raise an error that names them.
         """
         if not self.is_frame:
             if list(names) == list(self.names):
@@ -110,24 +110,27 @@ def read_table(
     missing: tuple[str, ...] = (),
     max_bytes: int | None = None,
 ) -> InputTable:
-    """Read a table of any known format.
+    """Read a table of any supported format.
 
     Parameters
     ----------
     source : path, or "-" for standard input
-    format : one of csv, tsv, jsonl, parquet, feather, npy, npz, mat, svmlight; None goes by the
-        suffix (csv for standard input and pipes). The text formats may be gzipped.
+    format : one of csv, tsv, jsonl, parquet, feather, npy, npz, mat, svmlight; None means by the
+        suffix (csv for standard input and pipes). Text formats may be gzipped.
     header : whether the first line of csv and tsv has the names; else they are c0, c1, ...
-    separator : of csv; None takes the most frequent of `,` `;` and tab in the first line. Where it
-        is `;`, numbers may have a decimal comma.
+    separator : of csv; None means the most frequent of `,` `;` and tab in the first line. If it is
+        `;`, numbers may have a decimal comma.
     encoding : of the text formats
-    variable : which matrix of a npz or mat file; None takes the only one with two columns or more
-    missing : words that mean a gap in text formats, beside "", NA, N/A, NaN, nan, null, NULL
-    max_bytes : what a gz, npz or mat file may unpack to; None: 64 MiB or 100 times its size
+    variable : name of the matrix in a npz or mat file; None means the only one with at least two
+        rows and columns
+    missing : markers of missing values in text formats, in addition to "", NA, N/A, NaN, nan, null,
+        NULL
+    max_bytes : maximum decompressed size of a gz, npz or mat file; None: 64 MiB or 100 times its
+        size
 
     Returns
     -------
-    Table
+    InputTable
 
     Examples
     --------
@@ -189,11 +192,11 @@ def read_table(
     return InputTable(data, tuple(names), name, form, size, digest, first, tuple(notes))
 
 
-# ------------------------------------------------------------------------------ where and what
+# --------------------------------------------------------------------------- source and format
 
 
 def _locate(source: str | os.PathLike, name: str) -> Path | None:
-    """Path of a regular file; None for what can be read only once."""
+    """Path of a regular file; None for sources that can be read only once."""
     if str(source) == STANDARD:
         return None
     path = Path(source)
@@ -218,7 +221,7 @@ def _all_of(source: str | os.PathLike, name: str) -> bytes:
 def _format(
     source: str | os.PathLike, place: Path | None, given: str | None, name: str
 ) -> tuple[str, bool]:
-    """(format, whether the name says gzip)."""
+    """(format, whether the name ends in .gz)."""
     file = Path(str(source)).name.lower()
     packed = file.endswith(".gz")
     suffix = Path(file[:-3] if packed else file).suffix.lstrip(".")
@@ -230,25 +233,25 @@ def _format(
     if suffix in READS:
         form = READS[suffix]
         if packed and form not in TEXT:
-            raise FileError(f"{name}: .{suffix}.gz is not read; unpack it first")
+            raise FileError(f"{name}: .{suffix}.gz is not supported; decompress it first")
         return form, packed
     if place is None:
         return "csv", packed
     known = ", ".join("." + s for s in READS)
     raise FileError(
-        f"{name}: the suffix {'.' + suffix if suffix else '(none)'} says no format that is read "
-        f"({known}); name it with --format"
+        f"{name}: the suffix {'.' + suffix if suffix else '(none)'} is not one of {known}; use "
+        "--format"
     )
 
 
 def check_options(form: str, name: str, **options: Any) -> None:
-    """An option that has no meaning for the format is an error, not ignored."""
+    """Raise an error for options that do not apply to the format."""
     if not options["header"] and form not in ("csv", "tsv"):
-        raise FileError(f"{name}: --no-header has no meaning for {form}")
+        raise FileError(f"{name}: --no-header does not apply to {form}")
     separator = options["separator"]
     if separator is not None:
         if form != "csv":
-            raise FileError(f"{name}: --separator has no meaning for {form}")
+            raise FileError(f"{name}: --separator does not apply to {form}")
         if len(separator.encode()) != 1 or separator in '"\r\n':
             raise FileError(f"{name}: separator {separator!r} should be one character")
     for option, given in (
@@ -256,11 +259,11 @@ def check_options(form: str, name: str, **options: Any) -> None:
         ("--encoding", options["encoding"] != "utf-8"),
     ):
         if given and (form not in TEXT or form == "svmlight"):
-            raise FileError(f"{name}: {option} has no meaning for {form}")
+            raise FileError(f"{name}: {option} does not apply to {form}")
     if options["variable"] is not None and form not in ("npz", "mat"):
-        raise FileError(f"{name}: --variable has no meaning for {form}")
+        raise FileError(f"{name}: --variable does not apply to {form}")
     if options["max_bytes"] is not None and form not in (*TEXT, "npz", "mat"):
-        raise FileError(f"{name}: --max-bytes has no meaning for {form}")
+        raise FileError(f"{name}: --max-bytes does not apply to {form}")
 
 
 # --------------------------------------------------------------------------------------- frames
@@ -273,17 +276,17 @@ def _names_of(data: Any) -> list[str]:
 
 
 def index_columns(names: list[str]) -> list[str]:
-    """Those in which pandas stored its unnamed row index."""
+    """Columns in which pandas stored its unnamed row index."""
     return [name for name in names if name.startswith("__index_level_") and name.endswith("__")]
 
 
 def _without_index(frame: Any, name: str) -> tuple[Any, list[str], list[str]]:
-    """pandas stores its unnamed row index as a column; it is no measurement."""
+    """Drop the column in which pandas stored its unnamed row index."""
     index = index_columns(frame.columns)
     if not index:
         return frame, list(frame.columns), []
     frame = frame.drop(index)
-    return frame, list(frame.columns), [f"{name}: the stored pandas index was left out"]
+    return frame, list(frame.columns), [f"{name}: the stored pandas index was ignored"]
 
 
 def _plain(frame: Any, name: str) -> Any:
@@ -299,8 +302,8 @@ def _plain(frame: Any, name: str) -> Any:
             casts.append(pl.col(column).cast(pl.Int64) / 1e9)  # seconds since midnight
         elif kind.is_nested() or kind in (pl.Binary, pl.Object):
             raise FileError(
-                f"{name}: column {column!r} holds values of type {kind}; a column should hold "
-                "numbers, texts, true/false or dates; leave it out with --drop"
+                f"{name}: column {column!r} has dtype {kind}; a column should have numbers, "
+                "strings, booleans or dates; exclude it with --drop"
             )
     return frame.with_columns(casts) if casts else frame
 
@@ -334,7 +337,7 @@ def _feather(where: Any, name: str, variable: None, limit: int) -> Any:
 def _npy(where: Any, name: str, variable: None, limit: int) -> Any:
     with _opened(where) as file:
         if file.read(4) == b"PK\3\4":
-            raise FileError(f"{name}: is a npz archive, not a npy array; say --format npz")
+            raise FileError(f"{name}: is a npz archive, not a npy array; use --format npz")
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         try:
@@ -355,7 +358,7 @@ def _npz(where: Any, name: str, variable: str | None, limit: int) -> Any:
             names = set(check_npz(file, max_bytes=limit))
             if variable is None and {"format", "shape", "data", "indices", "indptr"} <= names:
                 matrix = sp.csr_array(sp.load_npz(file))
-                matrix.check_format(full_check=True)  # indices out of range would crash kernels
+                matrix.check_format(full_check=True)  # indices out of range would crash later
                 return _matrix(matrix, name)
             if variable is not None and variable not in names:
                 raise _no_such_variable(name, variable, names)
@@ -370,7 +373,7 @@ def _npz(where: Any, name: str, variable: str | None, limit: int) -> Any:
 
 @contextmanager
 def _opened(where: Any) -> Iterator[BinaryIO]:
-    """A path as an open file; bytes in memory as they are."""
+    """Open a path; yield a buffer in memory unchanged."""
     if isinstance(where, io.BytesIO):
         yield where
     else:
@@ -378,8 +381,8 @@ def _opened(where: Any) -> Iterator[BinaryIO]:
             yield file
 
 
-# Classes of MATLAB variables that are matrices of numbers; others (objects, functions, cells,
-# structures, text) are never constructed.
+# Numeric MATLAB classes and their item sizes; others (objects, functions, cells, structures, text)
+# are never constructed.
 MAT_CLASSES = {
     **{"double": 8, "single": 4, "logical": 1, "sparse": 0},
     **{f"{sign}int{bits}": bits // 8 for sign in ("", "u") for bits in (8, 16, 32, 64)},
@@ -405,8 +408,8 @@ def _mat(where: Any, name: str, variable: str | None, limit: int) -> Any:
             )
         if sum(wanted.values()) > limit:
             raise ArchiveError(
-                f"it unpacks to {sum(wanted.values()):,} bytes; at most {limit:,} are unpacked "
-                "unless max_bytes allows more"
+                f"its decompressed size of {sum(wanted.values()):,} bytes exceeds the limit of "
+                f"{limit:,}; increase max_bytes to read it"
             )
         if isinstance(where, io.BytesIO):
             where.seek(0)
@@ -419,9 +422,9 @@ def _mat(where: Any, name: str, variable: str | None, limit: int) -> Any:
         raise
     except NotImplementedError:
         raise FileError(
-            f"{name}: is a MATLAB 7.3 file (HDF5), which is not read; save it with -v7"
+            f"{name}: is a MATLAB 7.3 file (HDF5), which is not supported; save it with -v7"
         ) from None
-    except Exception as error:  # scipy raises many kinds for a broken file
+    except Exception as error:  # scipy raises many types for a damaged file
         raise FileError(f"{name}: cannot be read as mat: {one_line(error)}") from error
     return _matrix(_choose_variable(found, variable, name), name)
 
@@ -454,8 +457,8 @@ def _choose_variable(found: dict[str, Any], variable: str | None, name: str) -> 
     if len(matrices) != 1:
         which = f"{len(matrices)} matrices ({', '.join(matrices)})" if matrices else "no matrix"
         raise FileError(
-            f"{name}: has {which} of two rows and columns or more; --variable should name the one "
-            f"to read ({', '.join(sorted(found)) or 'there is none'})"
+            f"{name}: has {which} with at least two rows and columns; --variable should name the "
+            f"one to read ({', '.join(sorted(found)) or 'there is none'})"
         )
     return found[matrices[0]]
 
@@ -464,7 +467,7 @@ def _matrix(value: Any, name: str) -> Any:
     if value.ndim != 2:
         raise FileError(f"{name}: has shape {value.shape}; a matrix should be (rows, columns)")
     if value.dtype.kind not in "buif":
-        raise FileError(f"{name}: holds values of type {value.dtype}; they should be numbers")
+        raise FileError(f"{name}: has dtype {value.dtype}; values should be numbers")
     if sp.issparse(value):
         return sp.csr_array(value)
     return np.ascontiguousarray(value)

@@ -1,7 +1,8 @@
-"""Text tables: csv, tsv, jsonl. Every cell is read as text first, then a column gets its type.
+"""Text tables: csv, tsv, jsonl. Every cell is read as a string first, then types are inferred.
 
-Why not let the reader guess: a message should name the line that spoils a column of numbers, codes
-with leading zeros should stay codes, and the words for a gap are ours ("None" is an answer).
+polars' own type inference is not used, because error messages should name the line with an invalid
+number, codes with leading zeros should stay strings, and the markers of missing values differ
+("None" is an answer).
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ import numpy as np
 from ._archive import expansion_limit
 from ._errors import FileError, need, one_line
 
-# "None" is not among them: NHANES has it as an answer (days depressed: None, Several, Most).
+# Does not include "None", which is an answer in NHANES (days depressed: None, Several, Most).
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 
 SEPARATORS = (",", ";", "\t")
-CHUNK = 1 << 26  # bytes that are looked at together
+CHUNK = 1 << 26  # bytes per chunk of the regularity check
 
 
 def unpack(content: bytes, name: str, expected: bool, max_bytes: int | None = None) -> bytes:
-    """Content of a gzip file; content as it is where it is none and need not be.
+    """Decompress gzip content; other content is returned unchanged unless gzip is expected.
 
-    At most `max_bytes` are unpacked, None: `expansion_limit` of the file.
+    The decompressed size is limited to `max_bytes`; None: `expansion_limit` of the file.
     """
     if not content.startswith(b"\x1f\x8b"):
         if expected and content:
@@ -42,23 +43,23 @@ def unpack(content: bytes, name: str, expected: bool, max_bytes: int | None = No
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
             unpacked = file.read(limit + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise FileError(f"{name}: is not a whole gzip file: {one_line(error)}") from error
+        raise FileError(f"{name}: is not a complete gzip file: {one_line(error)}") from error
     if len(unpacked) > limit:
         raise FileError(
-            f"{name}: has {len(content):,} bytes and unpacks to more than {limit:,}, which is the "
-            "limit unless max_bytes allows more"
+            f"{name}: has {len(content):,} bytes, and its decompressed size exceeds the limit of "
+            f"{limit:,}; increase max_bytes to read it"
         )
     return unpacked
 
 
 def as_utf8(content: bytes, name: str, encoding: str) -> bytes:
-    """The same text in UTF-8 without a byte order mark; an undecodable byte is named."""
+    """Convert text to UTF-8 without a byte order mark; an error names an undecodable byte."""
     try:
         codec = codecs.lookup(encoding).name
     except LookupError:
         raise FileError(f"{name}: encoding {encoding!r} is not known to Python") from None
     if codec == "utf-8" and content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise FileError(f"{name}: is UTF-16, not UTF-8; say --encoding utf-16")
+        raise FileError(f"{name}: is UTF-16, not UTF-8; use --encoding utf-16")
     if codec == "utf-8":
         content = content.removeprefix(codecs.BOM_UTF8)
         if content.isascii():
@@ -70,7 +71,7 @@ def as_utf8(content: bytes, name: str, encoding: str) -> bytes:
         line = content.count(b"\n", 0, at) + 1
         raise FileError(
             f"{name}: line {line}: byte 0x{content[at]:02x} at offset {at} is not "
-            f"{encoding.upper()}; if the file is in another encoding, name it, "
+            f"{encoding.upper()}; if the file has another encoding, specify it, "
             "for example --encoding latin-1"
         ) from None
     return _without_nul(text.encode("utf-8"), name)
@@ -84,10 +85,10 @@ def _without_nul(content: bytes, name: str) -> bytes:
 
 
 def guess_separator(content: bytes) -> str:
-    """The one of `,` `;` and tab that is most frequent in the first line, outside quotes."""
+    """The most frequent of `,` `;` and tab in the first line, outside quotes."""
     first = next((line for line in content[:CHUNK].splitlines() if line.strip()), b"")
     bare = re.sub(rb'"[^"]*"', b"", first)
-    return max(SEPARATORS, key=lambda s: bare.count(s.encode()))  # the earliest wins a tie
+    return max(SEPARATORS, key=lambda s: bare.count(s.encode()))  # ties: the first in SEPARATORS
 
 
 # ------------------------------------------------------------------------------------------ csv
@@ -96,7 +97,7 @@ def guess_separator(content: bytes) -> str:
 def read_csv(
     content: bytes, name: str, *, separator: str | None, header: bool, missing: tuple[str, ...]
 ) -> tuple[Any, int | None, list[str]]:
-    """(frame, line of the first row or None where rows are not lines, notes)."""
+    """(frame, line of the first row or None if rows are not lines, notes)."""
     if not content.strip():
         raise FileError(f"{name}: is empty; a table should have a header and rows")
     separator = given_separator = separator or guess_separator(content)
@@ -125,20 +126,20 @@ def read_csv(
         raise FileError(f"{name}: has a header but no rows")
     first = 1 + int(header) if regular else None
     unnamed = [n for n, cell in zip(names, cells) if header and not cell.strip()]
-    # Where ; separates, the comma is free for decimals (as in R's read.csv2).
+    # With the separator ; a comma can be the decimal mark (as in R's read.csv2).
     frame, more = infer_types(
         frame, name, first, missing, numbers=True, decimal_comma=given_separator == ";"
     )
     empty = [n for n in unnamed if frame[n].null_count() == len(frame)]
     if empty:
-        notes.append(f"{name}: {len(empty)} column(s) without a name and without values left out")
+        notes.append(f"{name}: {len(empty)} column(s) without name and values were ignored")
         frame = frame.drop(empty)
     return frame, first, notes + more
 
 
 def _is_regular(content: bytes, separator: bytes) -> bool:
-    """Whether each line is a row with as many fields as the first, and quotes stand where they
-    should: what the fast reader reads without surprises."""
+    """Whether each line is a row with as many fields as the first and quotes are well-formed, so
+    that the fast reader can be used."""
     marks = np.frombuffer(content, np.uint8)
     comma, parity, fields, before = separator[0], 0, None, 0
     last_newline = -1
@@ -159,7 +160,7 @@ def _is_regular(content: bytes, separator: bytes) -> bool:
             parity = int(inside[-1])
         returns = np.flatnonzero(part == 13) + start
         if returns.size and not (marks[np.minimum(returns + 1, marks.size - 1)] == 10).all():
-            return False  # line ends of old Macs
+            return False  # CR line endings
         ends = np.flatnonzero(newlines)
         if ends.size:
             counts = np.cumsum(commas)[ends] + before
@@ -182,7 +183,7 @@ def _is_regular(content: bytes, separator: bytes) -> bool:
 
 
 def _records(text: str, name: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """(line, fields) of each record that is not blank, by Python's own patient reader."""
+    """(line, fields) of each record that is not blank, by Python's csv module."""
     lines = io.StringIO(text, newline="")
     reader = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=True)
     try:
@@ -194,7 +195,7 @@ def _records(text: str, name: str, separator: str) -> Iterator[tuple[int, list[s
 
 
 def _rewritten(content: bytes, name: str, separator: str) -> bytes:
-    """The same table, regular: each record checked and written out again."""
+    """Rewrite the table in regular form after checking each record."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     wide = None
@@ -203,7 +204,7 @@ def _rewritten(content: bytes, name: str, separator: str) -> bytes:
             wide = len(record)
         if len(record) != wide:
             if not any(cell.strip() for cell in record):
-                continue  # blanks or separators alone, as spreadsheets leave them at the end
+                continue  # blanks or separators only, as spreadsheets append them
             raise FileError(
                 f"{name}: line {line}: {len(record)} field{'s' * (len(record) != 1)}, but the "
                 f"first line has {wide} (separator {_describe_separator(separator)})"
@@ -223,8 +224,8 @@ def _column_names(cells: list[str], name: str, header: bool, notes: list[str]) -
     check_column_names(names, name)
     if all(re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", cell.strip()) for cell in cells):
         notes.append(
-            f"{name}: the first line holds only numbers and was taken as names of columns; "
-            "say --no-header if it is a row"
+            f"{name}: the first line has only numbers and was used as column names; use "
+            "--no-header if it is data"
         )
     return names
 
@@ -252,11 +253,12 @@ def infer_types(
     numbers: bool,
     decimal_comma: bool = False,
 ) -> tuple[Any, list[str]]:
-    """Text columns of a frame with their gaps and types found, and notes about doubtful ones.
+    """Infer missing values and types of string columns; also returns notes about mixed columns.
 
     bool (true, false), integer, float, date and time (ISO 8601: 2024-01-31, 2024-01-31 12:00), else
-    text. Integers with leading zeros are codes and stay text. A column with at least one number for
-    each other word stays text and is noted. With `decimal_comma`, 1,5 is a number too.
+    string. Integers with leading zeros are codes and stay strings. A column of which at least half
+    but not all values are numbers stays a string column and gets a note. With `decimal_comma`, 1,5
+    is also a number.
     """
     import polars as pl
 
@@ -313,8 +315,8 @@ def _mixed(text: Any, values: Any, name: str, first: int | None, filled: int, go
     others = filled - good
     return (
         f"{name}: column {text.name!r} has {good} numbers and {others} other "
-        f"value{'s' * (others > 1)} (first {text[at]!r}, {place}): read as text; "
-        f"--missing {text[at]!r} would make it a gap"
+        f"value{'s' * (others > 1)} (first {text[at]!r}, {place}): read as text; use "
+        f"--missing {text[at]!r} if it marks missing values"
     )
 
 
@@ -322,7 +324,7 @@ def _mixed(text: Any, values: Any, name: str, first: int | None, filled: int, go
 
 
 def read_jsonl(content: bytes, name: str, missing: tuple[str, ...]) -> tuple[Any, None, list[str]]:
-    """One json object per line; a key that is absent is a gap."""
+    """One JSON object per line; an absent key is a missing value."""
     polars = need("polars", "io", "reading tables")
     if not content.strip():
         raise FileError(f"{name}: is empty; jsonl should have one object per line")
@@ -337,7 +339,8 @@ def read_jsonl(content: bytes, name: str, missing: tuple[str, ...]) -> tuple[Any
 
 
 def _jsonl_by_line(content: bytes, name: str, polars: Any) -> Any:
-    """Line by line where the fast reader gave up: finds the line, or makes mixed columns text."""
+    """Fallback of the fast reader: reads line by line, names invalid lines in errors, and converts
+    mixed columns to strings."""
     columns: dict[str, dict[int, Any]] = {}
     n = 0
     for number, line in enumerate(content.decode("utf-8").splitlines(), start=1):
@@ -346,15 +349,15 @@ def _jsonl_by_line(content: bytes, name: str, polars: Any) -> Any:
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            raise FileError(f"{name}: line {number}: is not json: {error.msg}") from None
+            raise FileError(f"{name}: line {number}: is not JSON: {error.msg}") from None
         if not isinstance(row, dict):
             raise FileError(f"{name}: line {number}: should be an object, {{...}}, not {line[:20]}")
         for key, value in row.items():
             if isinstance(value, (list, dict)):
                 raise FileError(
-                    f"{name}: line {number}: column {key!r} holds a "
+                    f"{name}: line {number}: column {key!r} has a "
                     f"{'list' if isinstance(value, list) else 'nested object'}; a value should be "
-                    "a number, a text, true, false or null"
+                    "a number, a string, true, false or null"
                 )
             columns.setdefault(key, {})[n] = value
         n += 1

@@ -1,8 +1,7 @@
-"""Writing: a temporary name in the same folder, fsync, rename.
+"""Atomic writing: temporary file in the same folder, fsync, rename.
 
-A crash, Ctrl-C or a full disk leaves the old file whole and no temporary file behind. (A process
-that is killed outright, kill -9 or a power cut, can leave a hidden `.NAME.*.part` file; the old
-file is whole then, too.)
+An exception, Ctrl-C or a full disk leaves the old file intact and no temporary file. (kill -9 or a
+power failure can leave a hidden `.NAME.*.part` file; the old file is intact then, too.)
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def stem_of(path: str | os.PathLike) -> str:
 
 
 def same_file(one: str | os.PathLike, other: str | os.PathLike) -> bool:
-    """Whether two paths are one file: the same name, a symbolic or a hard link."""
+    """Whether two paths are the same file, possibly by a symbolic or hard link."""
     if os.path.realpath(one) == os.path.realpath(other):
         return True
     try:
@@ -57,7 +56,7 @@ def same_file(one: str | os.PathLike, other: str | os.PathLike) -> bool:
 
 
 def _is_special(path: Path) -> bool:
-    """A device or a pipe: written to directly, it cannot be replaced."""
+    """Whether the path is a device or a pipe, which is written directly instead of replaced."""
     try:
         mode = path.stat().st_mode
     except OSError:
@@ -66,7 +65,7 @@ def _is_special(path: Path) -> bool:
 
 
 def check_output(path: str | os.PathLike) -> None:
-    """Raise FileError unless a file can be written at `path`. Nothing is left behind."""
+    """Raise FileError unless a file can be written at `path`. No file is left."""
     given, path = path, Path(os.path.realpath(path))
     if path.is_dir():
         raise FileError(f"{given}: is a folder; the output should be a file")
@@ -85,14 +84,14 @@ def check_output(path: str | os.PathLike) -> None:
 
 
 class Outputs:
-    """Files that appear together: each is written aside first, and renamed when all are there.
+    """A set of output files: all are written to temporary files first and renamed at the end.
 
     Parameters
     ----------
-    inputs : paths that must not be overwritten
+    inputs : paths that should not be overwritten
 
-    Use as a context manager: `claim` all paths before the work (each is checked, none is touched),
-    `write` them, and `commit`. Leaving without `commit` takes everything back.
+    Use as a context manager: `claim` all paths before the computation (each is checked, none is
+    changed), `write` them, and `commit`. Leaving without `commit` discards everything.
     """
 
     def __init__(self, inputs: tuple[str | os.PathLike, ...] = ()):
@@ -111,7 +110,7 @@ class Outputs:
         self._staged.clear()
 
     def claim(self, path: str | os.PathLike, what: str) -> None:
-        """Check that `path` may be written; `what` is how messages call the output."""
+        """Check that `path` can be written; `what` is the name of the output in messages."""
         name = str(path)
         for other, before in self._claimed.items():
             both_standard = name == other == STANDARD
@@ -129,13 +128,13 @@ class Outputs:
                 ):
                     raise FileError(
                         f"{name}: {what} would be written into the input, the folder {source}; "
-                        "choose another place"
+                        "choose another folder"
                     )
             check_output(name)
         self._claimed[name] = what
 
     def write(self, path: str | os.PathLike, content: bytes | str | Callable[[Path], None]) -> None:
-        """Write aside. `content` may be a function that writes to the path it is given."""
+        """Write to a temporary file. `content` may be a function that writes to a given path."""
         if str(path) == STANDARD:
             if callable(content):
                 raise FileError("standard output: this output should be a file")
@@ -143,7 +142,7 @@ class Outputs:
             return
         target = Path(os.path.realpath(path))
         try:
-            if _is_special(target):  # never renamed over: /dev/null should stay what it is
+            if _is_special(target):  # not replaced: /dev/null should stay a device
                 target.write_bytes(_made_aside(content))
             else:
                 self._stage(target, content)
@@ -151,7 +150,7 @@ class Outputs:
             raise FileError(f"{path}: cannot be written: {why(error)}") from error
 
     def _stage(self, target: Path, content: bytes | str | Callable[[Path], None]) -> None:
-        # The temporary name keeps the suffix, for writers that look at it.
+        # The temporary name keeps the suffix, for writers that depend on it.
         handle, name = tempfile.mkstemp(
             prefix=f".{stem_of(target)}.", suffix=f".part{target.suffix}", dir=target.parent
         )
@@ -169,7 +168,7 @@ class Outputs:
         os.chmod(temporary, _mode_for(target))
 
     def commit(self) -> None:
-        """Rename everything that was written to its place; print what goes to standard output."""
+        """Rename all temporary files to their targets; write the output for standard output."""
         try:
             while self._staged:
                 temporary, target = self._staged[0]
@@ -203,7 +202,7 @@ def _made_aside(content: bytes | str | Callable[[Path], None]) -> bytes:
 
 
 def _mode_for(target: Path) -> int:
-    """Permissions of the file that is replaced, else what a new file would have."""
+    """Permissions of the replaced file, or the default of a new file."""
     try:
         return stat.S_IMODE(target.stat().st_mode)
     except OSError:
@@ -213,7 +212,7 @@ def _mode_for(target: Path) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the rename itself survive a power cut, where the system can."""
+    """Make the rename durable where the system supports it."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -223,12 +222,12 @@ def _sync_folder(folder: Path) -> None:
 
 
 def write_atomic(path: str | os.PathLike, content: bytes | str | Callable[[Path], None]) -> None:
-    """Write one file, whole or not at all.
+    """Write one file atomically.
 
     Parameters
     ----------
-    path : where; a symbolic link keeps its name and its target is replaced
-    content : bytes, text (UTF-8), or a function that writes to the path it is given
+    path : target; of a symbolic link, the file it points to is replaced
+    content : bytes, str (UTF-8), or a function that writes to a given path
 
     Examples
     --------
@@ -256,7 +255,7 @@ def table_format(path: str | os.PathLike, standard: str = "csv") -> tuple[str, b
     if form is None or (gzipped and form in ("parquet", "feather")):
         raise FileError(
             f"{path}: a table is written as {', '.join('.' + s for s in WRITES)} "
-            f"(the text ones also .gz), not {'.' + suffix if suffix else 'without a suffix'}"
+            f"(text formats also .gz), not {'.' + suffix if suffix else 'without a suffix'}"
         )
     return form, gzipped
 
@@ -264,7 +263,7 @@ def table_format(path: str | os.PathLike, standard: str = "csv") -> tuple[str, b
 def table_bytes(
     path: str | os.PathLike, columns: Mapping[str, Any], standard: str = "csv"
 ) -> bytes:
-    """A table as the bytes of a file; the suffix of `path` says the format."""
+    """A table as the bytes of a file in the format of the suffix of `path`."""
     form, gzipped = table_format(path, standard)
     polars = need("polars", "io", "writing tables")
     frame = polars.DataFrame(
@@ -284,14 +283,15 @@ def table_bytes(
         frame.write_parquet(buffer)
     else:
         frame.write_ipc(buffer, compression="lz4")
-    # mtime=0: the same table is the same file.
+    # mtime=0 makes the file reproducible.
     return gzip.compress(buffer.getvalue(), mtime=0) if gzipped else buffer.getvalue()
 
 
 def write_table(path: str | os.PathLike, columns: Mapping[str, Any]) -> None:
-    """Write columns of equal length as a table, whole or not at all; `-` is standard output.
+    """Write columns of equal length as a table atomically; `-` is standard output.
 
-    The suffix says the format: .csv, .tsv, .jsonl (each also .gz), .parquet, .feather, .arrow.
+    The suffix determines the format: .csv, .tsv, .jsonl (each also .gz), .parquet, .feather,
+    .arrow.
     """
     content = table_bytes(path, columns)
     with Outputs() as outputs:

@@ -1,9 +1,9 @@
-"""What one would do instead of DCKM: k-means after dropping, projecting, regressing or weighting.
+"""Baselines for DCKM: k-means after dropping, projecting, regressing or weighting.
 
-Each class moves the rows into a space (some columns, principal components, residuals), perhaps with
-weights, and runs scikit-learn's k-means there. All draw their starts as DCKM does: the same
-``init`` and ``random_state`` give the same partition to every method, so that a difference between
-two methods is not one between two starts.
+Each class transforms the rows to a feature space (selected columns, principal components,
+residuals), optionally with weights, and runs scikit-learn's k-means there. All draw their
+initializations as DCKM does: the same ``init`` and ``random_state`` give the same partition to
+every method, so that differences between methods are not due to the initialization.
 """
 
 from ._adjusted import DecorrelatedKMeans, RegressOutKMeans

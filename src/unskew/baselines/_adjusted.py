@@ -1,4 +1,4 @@
-"""Baselines that correct for correlations first: by weights, or by regressing suspects out."""
+"""Baselines that first remove correlations, by weights or by regressing suspects out."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ._base import BaselineKMeans, _dense
 
 
 class DecorrelatedKMeans(BaselineKMeans):
-    """Weights that decorrelate the columns first, weighted k-means after (Dec+KM of the paper).
+    """Decorrelation weights first, then weighted k-means (Dec+KM of the paper).
 
-    The two-step rival of DCKM: DecorrelationWeights, which know nothing of clusters, then
+    The two-step counterpart of DCKM: DecorrelationWeights, which do not use clusters, then
 
         argmin over C, labels of sum_i w_i ||x_i - C[label_i]||^2
 
@@ -22,20 +22,21 @@ class DecorrelatedKMeans(BaselineKMeans):
     ----------
     n_clusters : int, default=8
     weights : {"paper", "converged"}
-        "paper": 20 of the authors' steps on the balance loss alone, no spread and no mass term.
-        "converged": the relative scale, run to its end, with ``spread_strength``.
+        "paper": 20 of the authors' steps on the balance loss alone, without spread and mass terms.
+        "converged": the normalized objective, run to convergence, with ``spread_strength``.
     spread_strength : float or None
         For "converged" only: None means 0.1, as in DCKM; 0 is the balance loss alone, whose minimum
-        rests on few rows (effective size 4 % on make_site_footprint with its suspects at rate
-        0.8). The steps of "paper" end long before.
+        has a small effective sample size (4 % on make_site_footprint with its suspects at rate
+        0.8). The 20 steps of "paper" stop long before that minimum.
     suspects : str, int, list of names or indices, boolean mask, or None
-        Only pairs of a suspect and another column are balanced. None: all pairs.
+        Nuisance (batch) columns through which the bias came in: site, scanner, channel. Only pairs
+        of a suspect and another column are balanced. None: all pairs.
     cluster_on : {"non_suspects", "all"}
         "non_suspects": suspects are not part of the distance; "all": they are.
     n_bins : int, default=5
-        Quantile bins, as treatments, of a column with more than two values.
+        Number of quantile bins, as treatments, of a column with more than two values.
     init, n_init, max_iter, tol, random_state
-        See PlainKMeans; they are those of k-means.
+        Parameters of k-means; see PlainKMeans.
 
     Attributes
     ----------
@@ -82,8 +83,8 @@ class DecorrelatedKMeans(BaselineKMeans):
         check_option("cluster_on", self.cluster_on, ("non_suspects", "all"))
         if self.weights == "paper" and self.spread_strength is not None:
             raise ValueError(
-                f"spread_strength={self.spread_strength!r} has no meaning with weights='paper', "
-                "which has no spread term; leave it None or use weights='converged'"
+                f"spread_strength={self.spread_strength!r} should be None with weights='paper', "
+                "which has no spread term; or use weights='converged'"
             )
 
     def _learn(self, X: Any, a: np.ndarray, seed: int) -> np.ndarray:
@@ -107,40 +108,41 @@ class DecorrelatedKMeans(BaselineKMeans):
         self._columns = np.arange(X.shape[1])
         if suspects is not None and self.cluster_on == "non_suspects":
             self._columns = np.delete(self._columns, suspects)
-        return a * model.weights_  # under "paper" a is 0 or 1, and weights_ 0 with it
+        return a * model.weights_  # with "paper", a is 0 or 1, and weights_ is 0 where a is 0
 
 
 class RegressOutKMeans(BaselineKMeans):
     """k-means after regressing the suspects out of every other column.
 
-    With z the suspects and x the other columns of a row, the (weighted) least-squares fit of x on z
-    with an intercept is taken out, and k-means runs on
+    With z the suspects (nuisance (batch) columns through which the bias came in: site, scanner,
+    channel) and x the other columns of a row, the (weighted) least-squares fit of x on z with an
+    intercept is subtracted, and k-means runs on
 
         y = x - B'(z - mean of z)
 
-    Columns of y have no correlation with any suspect. Where the classes are tied to the suspects
-    in the sample, that takes the classes along, in two places: in the clusters, and once more in
-    ``predict``, where B moves new rows by an effect that is partly the classes' own. On rows of a
-    population without the tie, ``predict_on="raw"`` spares the second (make_site_footprint(2000,
-    rate=0.8): population ARI 0.9 against 0.6 to 0.7).
+    Columns of y are uncorrelated with all suspects. If the classes are associated with the suspects
+    in the sample, this also removes part of the classes, in two places: in the clusters, and again
+    in ``predict``, where B shifts new rows by an effect that is partly that of the classes. On rows
+    of a population without that association, ``predict_on="raw"`` avoids the second
+    (make_site_footprint(2000, rate=0.8): population ARI 0.9 compared with 0.6 to 0.7).
 
     Parameters
     ----------
     n_clusters : int, default=8
     suspects : str, int, list of names or indices, or boolean mask
-        Columns to regress out (a category as one-hot columns); they leave the distance.
+        Columns to regress out (a category as one-hot columns); they are not part of the distance.
     predict_on : {"corrected", "raw"}
-        What ``predict``, ``transform`` and ``score`` compare with the centres: y, as in the fit and
-        as most do, or x as it is. ``labels_`` are always those of y.
+        Rows that ``predict``, ``transform`` and ``score`` compare with the centres: y, as in the
+        fit and in common practice, or the uncorrected x. ``labels_`` are always those of y.
     init, n_init, max_iter, tol, random_state
         See PlainKMeans.
 
     Attributes
     ----------
     coef_ : ndarray (n_suspects, n_features)
-        B; of least norm where suspects are collinear; 0 in the columns of the suspects.
+        B; of minimum norm if suspects are collinear; 0 in the columns of the suspects.
     labels_, cluster_centers_, inertia_, n_iter_
-        See PlainKMeans; of y. Sparse data become dense, since y is.
+        See PlainKMeans; of y. Sparse data are converted to dense, because y is dense.
 
     Examples
     --------
@@ -186,7 +188,7 @@ class RegressOutKMeans(BaselineKMeans):
         self._z_mean = share @ z
         z, x = z - self._z_mean, x - share @ x
         sd = np.sqrt(share @ z**2)
-        # Each suspect at its own scale, so that a small one is not taken for a collinear one.
+        # Each suspect is scaled, so that one of small variance is not treated as collinear.
         per_sd = np.divide(1.0, sd, out=np.zeros_like(sd), where=sd > 1e-12 * np.abs(self._z_mean))
         root = np.sqrt(share)[:, None]
         slopes = np.linalg.lstsq(root * (z * per_sd), root * x, rcond=1e-10)[0]

@@ -1,4 +1,4 @@
-"""k-means of scikit-learn from the starts of DCKM: what all baselines share."""
+"""Base class of the baselines: scikit-learn's k-means with the initializations of DCKM."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ from .._validation import check_number, check_weights, find_columns
 class BaselineKMeans(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
 ):
-    """scikit-learn's k-means from the starts of this package, in a space that a subclass learns.
+    """scikit-learn's k-means with DCKM's initializations in a feature space learned by a subclass.
 
-    A subclass says ``_learn(X, a, seed)``, which returns the weights w of k-means, and, where the
-    space is more than the columns ``_columns``, ``_to_space``, ``_new_to_space``, ``_centres_of``.
+    A subclass implements ``_learn(X, a, seed)``, which returns the weights w of k-means, and, if
+    the space is not a selection of columns (``_columns``), ``_to_space``, ``_new_to_space`` and
+    ``_centres_of``.
     """
 
     _min_rows = 1
-    _init_on_all = False  # or on the columns of the distance
+    _init_on_all = False  # False: init="principal" uses the columns of the distance only
 
     def __init__(self, n_clusters, init, n_init, max_iter, tol, random_state):
         self.n_clusters = n_clusters
@@ -65,8 +66,8 @@ class BaselineKMeans(
         if suspects.size in (0, d):
             which = "no column" if suspects.size == 0 else f"every column (n_features={d})"
             raise ValueError(
-                f"suspects={self.suspects!r} names {which}; it should name some columns and leave "
-                "some to cluster on"
+                f"suspects={self.suspects!r} names {which}; it should name at least one column, "
+                "but not all"
             )
         return suspects
 
@@ -75,14 +76,14 @@ class BaselineKMeans(
         return a
 
     def _to_space(self, X: Any) -> Any:
-        """Rows, or centres, given in the columns of X, as k-means saw the rows it learned from."""
+        """Transform rows or centres from the columns of X to the feature space of the fit."""
         return X if self._columns.size == X.shape[1] else X[:, self._columns]
 
     def _new_to_space(self, X: Any) -> Any:
         return self._to_space(X)
 
     def _centres_of(self, C: np.ndarray, means: np.ndarray) -> np.ndarray:
-        """Centres C of the space in the columns of X; elsewhere the weighted means of the rows."""
+        """Centres C in the columns of X; columns not in the space have the weighted means."""
         means[:, self._columns] = C
         return means
 
@@ -94,7 +95,7 @@ class BaselineKMeans(
         X : array or CSR matrix (n, d), or a table of numeric columns
         y : ignored
         sample_weight : array (n,) or None
-            Weight 2 = the row twice, 0 = the row absent, though labelled.
+            Weight 2 = the row twice, 0 = the row absent, but still assigned a label.
 
         Returns
         -------
@@ -121,14 +122,14 @@ class BaselineKMeans(
             of_weight = " of positive weight" if present < n else ""
             raise ValueError(f"n_clusters={K} should be <= n_samples={present}{of_weight}")
         init = check_init(self.init, n, K, d)
-        # As DCKM draws: one seed for each start, the last one for everything else.
+        # As in DCKM: one seed per initialization, the last one for everything else.
         n_init = self.n_init if isinstance(init, str) and init != "principal" else 1
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=n_init + 1)
         everything = as_tiled(_with_short_indices(X), 1)
         w = self._learn(everything.X, a, int(seeds[-1]))
         if isinstance(init, str) and init == "principal":
-            # Before the space is changed: one partition for all methods. (And whitened data have
-            # no first component.)
+            # Computed in the original columns, so that all methods get the same partition. (Also,
+            # whitened data have no unique first component.)
             columns = np.arange(d) if self._init_on_all else self._columns
             init = _kmeans.init_principal(everything, Distance(columns), a, K)
         elif not isinstance(init, str) and init.ndim == 2:
@@ -151,25 +152,25 @@ class BaselineKMeans(
             )
         elif self.n_iter_ == self.max_iter:
             warnings.warn(
-                f"{type(self).__name__} used all of max_iter={self.max_iter} iterations of k-means "
-                "and may not have settled; raise max_iter or tol.",
+                f"{type(self).__name__} reached max_iter={self.max_iter} iterations of k-means "
+                "without convergence; increase max_iter or tol.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
         return self
 
     def _best_of_restarts(self, rows, distance, a, w, init, seeds) -> tuple[np.ndarray, int]:
-        """Centres and iterations of the start that ends with the lowest inertia.
+        """Centres and number of iterations of the restart with the lowest inertia.
 
-        A start is drawn with the design weights a, by all methods alike; the means of its
-        partition are weighted by w, as all later ones. Rows without weight are left out: they
-        would count in scikit-learn's tolerance and could be chosen to refill an empty cluster.
+        Initializations are drawn with the design weights a in all methods; the means of the initial
+        partition are weighted by w, as in all iterations. Rows of weight 0 are excluded: they would
+        contribute to scikit-learn's tolerance and could be selected to refill an empty cluster.
         """
         K, counted = self.n_clusters, w > 0
         if counted.sum() < K:
             raise ValueError(
-                f"n_clusters={K} should be <= the {counted.sum()} rows to which the learned "
-                "weights leave any weight"
+                f"n_clusters={K} should be <= {counted.sum()}, the number of rows with a positive "
+                "learned weight"
             )
         used, weight, tol = rows.X, w, self.tol
         if not counted.all():
@@ -190,7 +191,7 @@ class BaselineKMeans(
             model = KMeans(
                 K, init=C.astype(rows.dtype), n_init=1, max_iter=int(self.max_iter), tol=float(tol)
             )
-            with warnings.catch_warnings():  # said once, of the start that is kept
+            with warnings.catch_warnings():  # issued once, for the best restart
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 model.fit(used, sample_weight=weight)
             if best is None or model.inertia_ < best.inertia_:
@@ -216,8 +217,8 @@ class BaselineKMeans(
         return np.concatenate(list(parts))
 
     def score(self, X, y=None, sample_weight=None):
-        """Minus the mean squared distance to the nearest centre; larger is better, but the
-        spaces of two methods differ, and so do their scores."""
+        """Negative mean squared distance to the nearest centre (larger is better); scores of
+        methods with different feature spaces are not comparable."""
         rows, distance = self._new_rows(X)
         a = check_weights(sample_weight, rows.n)
         return -float(a @ _kmeans.label(rows, distance, self._centres).e) / float(a.sum())
@@ -228,7 +229,7 @@ class BaselineKMeans(
 
 
 def refuse_text(X: Any) -> None:
-    """These methods know numbers only; scikit-learn's message would speak of a value."""
+    """Refuse non-numeric columns by name; scikit-learn's message would only show a value."""
     frame = as_frame(X)
     if frame is None:
         return
@@ -236,14 +237,14 @@ def refuse_text(X: Any) -> None:
         kind = column.dtype
         if not (kind.is_numeric() or kind in (nw.Boolean, nw.Object, nw.Unknown)):
             raise ValueError(
-                f"column {name!r} of X holds {kind}; this method takes numbers only. "
-                "unskew.diagnostics.compare runs it on tables, or encode them first: "
+                f"column {name!r} of X has dtype {kind} but should be numeric. "
+                "unskew.diagnostics.compare runs this method on tables, or encode them first: "
                 "TableEncoder().fit_transform(X)"
             )
 
 
 def _with_short_indices(X: Any) -> Any:
-    """CSR with 32-bit indices where they suffice: scikit-learn's k-means takes no others."""
+    """CSR with 32-bit indices if they suffice, which scikit-learn's k-means requires."""
     if not sp.issparse(X) or X.nnz > np.iinfo(np.int32).max:
         return X
     short = X.indices.astype(np.int32), X.indptr.astype(np.int32)

@@ -1,4 +1,4 @@
-"""Baselines that change the columns: all or some of them, or principal components."""
+"""Baselines on other feature spaces: all or selected columns, or principal components."""
 
 from __future__ import annotations
 
@@ -23,30 +23,33 @@ from ._base import BaselineKMeans
 
 
 class PlainKMeans(BaselineKMeans):
-    """k-means on all columns, or without the suspects: the baseline of baselines.
+    """k-means on all columns, or without the suspects.
 
-    scikit-learn's KMeans from the starts of DCKM. When every biased column is known, leaving them
-    out is as good as anything; when they left a footprint in other columns, it is not.
+    scikit-learn's KMeans with the initializations of DCKM. If all biased columns are known,
+    dropping them is sufficient; if the suspects also affect other columns, it is not.
 
     Parameters
     ----------
     n_clusters : int, default=8
     suspects : str, int, list of names or indices, boolean mask, or None
-        Columns that are left out of the distance.
+        Nuisance (batch) columns through which the bias came in: site, scanner, channel. They are
+        excluded from the distance.
     init : {"partition", "random", "k-means++", "principal"} or array
-        As in DCKM, labels (n,) and centres (n_clusters, n_features) too. Where a method changes the
-        space, partitions are those of the same rows, centres are moved along, and only "k-means++"
-        draws by the distances of the new space.
+        As in DCKM, including labels (n,) and centres (n_clusters, n_features). If a method uses
+        another feature space, partitions of the rows are kept, centres are transformed, and only
+        "k-means++" uses the distances of the new space.
     n_init, max_iter, tol, random_state
-        Starts (the lowest inertia is kept; one if nothing is random), and scikit-learn's words.
+        Number of initializations (the solution of lowest inertia is kept; one if the initialization
+        is deterministic), and the parameters of scikit-learn's KMeans.
 
     Attributes
     ----------
     labels_ : ndarray (n,)
     cluster_centers_ : ndarray (n_clusters, n_features)
-        In the columns of X; columns outside the distance have their weighted mean, for reading.
+        In the columns of X; columns that are not part of the distance have their weighted mean, for
+        interpretation.
     inertia_, n_iter_ : float, int
-        sum_i w_i ||x_i - C[label_i]||^2 in the distance; iterations of the start that was kept.
+        sum_i w_i ||x_i - C[label_i]||^2 in the distance; iterations of the best restart.
 
     Examples
     --------
@@ -84,14 +87,14 @@ class PCAKMeans(BaselineKMeans):
     """k-means on the first principal components (PCA+KM of the paper).
 
     scikit-learn's PCA, then k-means on z = components (x - mean), each divided by its standard
-    deviation if ``whiten``. It cannot weigh rows, so ``sample_weight`` is refused.
+    deviation if ``whiten``. PCA does not support weights, so ``sample_weight`` is refused.
 
     Parameters
     ----------
     n_clusters : int, default=8
     n_components : int or None
-        None: n_clusters - 1, at least 1 and at most min(n, d). Components without variance (to
-        rounding) are left out: whitening would blow them up to noise of variance 1.
+        None: n_clusters - 1, at least 1 and at most min(n, d). Components without variance (up to
+        rounding) are dropped, because whitening would scale them to noise of variance 1.
     whiten : bool, default=False
     init, n_init, max_iter, tol, random_state
         See PlainKMeans.
@@ -131,12 +134,12 @@ class PCAKMeans(BaselineKMeans):
         self.n_components = n_components
         self.whiten = whiten
 
-    # Not a parameter by name: scikit-learn reads the signature to know who takes weights.
+    # Not a named parameter: scikit-learn inspects the signature for support of weights.
     def fit(self, X, y=None, **refused):
         """Learn components, then clusters. X : array or CSR matrix, or a table; y : ignored."""
         if refused.pop("sample_weight", None) is not None:
             raise ValueError(
-                "sample_weight should be None for PCAKMeans: scikit-learn's PCA cannot weigh rows"
+                "sample_weight should be None for PCAKMeans: scikit-learn's PCA has no weights"
             )
         if refused:
             raise TypeError(f"PCAKMeans.fit got an unexpected argument {next(iter(refused))!r}")
@@ -149,10 +152,10 @@ class PCAKMeans(BaselineKMeans):
         else:
             check_number("n_components", self.n_components, numbers.Integral, low=1, high=most)
             count = int(self.n_components)
-        # "auto" is ARPACK for sparse data, which cannot give all components.
+        # "auto" means ARPACK for sparse data, which cannot compute all components.
         solver = "covariance_eigh" if sp.issparse(X) and count == most else "auto"
         pca = PCA(count, whiten=bool(self.whiten), svd_solver=solver, random_state=seed)
-        with np.errstate(invalid="ignore"):  # constant data have no shares of variance
+        with np.errstate(invalid="ignore"):  # variance ratios of constant data are 0 / 0
             variance = pca.fit(X).explained_variance_
             rank = int((variance > variance[0] * np.finfo(X.dtype).eps * max(X.shape)).sum())
             if rank < count:
@@ -168,10 +171,10 @@ class PCAKMeans(BaselineKMeans):
 
 
 class DropKMeans(BaselineKMeans):
-    """k-means without the columns that repeat another one (Drop+KM of the paper).
+    """k-means without columns that are correlated with others (Drop+KM of the paper).
 
-    From left to right, a column is kept unless |r| with a column kept before exceeds
-    ``threshold``; r is the (weighted) correlation. A constant column has none and is kept.
+    From left to right, a column is kept unless |r| with a column already kept exceeds
+    ``threshold``; r is the (weighted) correlation. Constant columns, which have none, are kept.
 
     Parameters
     ----------
@@ -183,7 +186,7 @@ class DropKMeans(BaselineKMeans):
     Attributes
     ----------
     kept_ : ndarray of int
-        Indices of the columns k-means saw.
+        Indices of the columns used by k-means.
     n_dropped_ : int
     labels_, cluster_centers_, inertia_, n_iter_
         See PlainKMeans.
@@ -238,29 +241,30 @@ class DropKMeans(BaselineKMeans):
 
 
 class SelectKMeans(BaselineKMeans):
-    """k-means on the columns that a selector chooses without labels.
+    """k-means on columns selected by an unsupervised feature selector.
 
     Parameters
     ----------
     selector : a scikit-learn selector
-        Cloned and fitted to X alone; ``get_support()`` says which columns it keeps. Those of
-        ``unskew.feature_selection``, VarianceThreshold, or your own.
+        Cloned and fitted to X alone; ``get_support()`` gives the selected columns. For example
+        those of ``unskew.feature_selection``, or VarianceThreshold.
     n_clusters : int, default=8
     init, n_init, max_iter, tol, random_state
-        See PlainKMeans. The random state of the selector is its own.
+        See PlainKMeans. The selector has its own random state.
 
     Attributes
     ----------
     selector_ : the fitted selector
     kept_ : ndarray of int
-        Indices of the columns it keeps.
+        Indices of the selected columns.
     labels_, cluster_centers_, inertia_, n_iter_
         See PlainKMeans.
 
     Notes
     -----
-    k-means always takes ``sample_weight``, the selector if its ``fit`` has it. The others see all
-    rows of positive weight as equal: there, weight 2 is the row twice for k-means only.
+    ``sample_weight`` is passed to k-means, and to the selector if its ``fit`` accepts it. Other
+    selectors treat all rows of positive weight equally: with them, weight 2 is equivalent to the
+    row twice for k-means only.
 
     Examples
     --------
@@ -310,5 +314,5 @@ class SelectKMeans(BaselineKMeans):
         self.selector_ = selector.fit(seen, **({"sample_weight": weight} if takes_weight else {}))
         self.kept_ = self._columns = np.flatnonzero(self.selector_.get_support())
         if self.kept_.size == 0:
-            raise ValueError(f"selector={self.selector!r} keeps none of {X.shape[1]} columns")
+            raise ValueError(f"selector={self.selector!r} selects none of {X.shape[1]} columns")
         return a

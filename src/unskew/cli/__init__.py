@@ -1,6 +1,6 @@
-"""The command line: `unskew VERB ...`, also `python -m unskew VERB ...`.
+"""The command line: `unskew COMMAND ...`, also `python -m unskew COMMAND ...`.
 
-Exit codes: 0 done; 1 done, but a check that was asked for failed (--fail-on,
+Exit codes: 0 success; 1 success, but a requested check failed (--fail-on,
 --min-effective-sample-size); 2 bad usage or input, with one line that names
 file, column and rule; 130 stopped by Ctrl-C.
 """
@@ -13,15 +13,15 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command and return its exit code. None takes the arguments of the process."""
+    """Run one command and return its exit code. None means the arguments of the process."""
     try:
         from ._app import run
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] == "unskew":
             raise
         sys.stderr.write(
-            f"unskew: {error.name} is not installed; pip install 'unskew[cli]' brings the "
-            "command line\n"
+            f"unskew: {error.name} is not installed; the command line needs "
+            "pip install 'unskew[cli]'\n"
         )
         return 2
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The verbs as commands, and what happens to their errors."""
+"""The typer application: commands and error handling."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from ._console import Terminal, in_flags
 from ._options import OutputOptions, flattened
 from ._session import Session
 
-UsageError = typer.BadParameter.__mro__[1]  # typer brings its own copy of click, or did not
+UsageError = typer.BadParameter.__mro__[1]  # from click, which some versions of typer vendor
 
 
 class Terminated(KeyboardInterrupt):
-    """kill: outputs are as safe as with Ctrl-C."""
+    """Raised on SIGTERM, so that outputs are handled as with Ctrl-C."""
 
 
 app = typer.Typer(
     name="unskew",
-    help="Clusters for data that were gathered with bias.\n\n"
+    help="Clustering under selection bias.\n\n"
     "Learns a weight for each row under which the columns predict each other less, together with "
     "k-means. Start with [bold]unskew demo[/bold], then [bold]unskew audit DATA[/bold].",
     epilog="Reads csv, tsv, jsonl (also .gz), parquet, feather, npy, npz, mat, svmlight; "
-    "- is standard input. Exit codes: 0 done, 1 a check failed, 2 bad usage or input.",
+    "- is standard input. Exit codes: 0 success, 1 a check failed, 2 bad usage or input.",
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -58,7 +58,7 @@ def _top(
 
 
 def add(body: Callable[..., int], examples: str) -> None:
-    """Make a verb of a function `body(run, ...)` that returns an exit code."""
+    """Register a function `body(run, ...)` that returns an exit code as a command."""
 
     def call(context: typer.Context, talk: OutputOptions, given: dict[str, Any]) -> int:
         with guard(body.__name__, talk.debug):
@@ -76,7 +76,7 @@ def add(body: Callable[..., int], examples: str) -> None:
 
 
 class Quit(Exception):
-    """Carries an exit code out of typer, after the line was said."""
+    """Carries an exit code out of typer after the error was printed."""
 
     def __init__(self, code: int):
         super().__init__(code)
@@ -85,18 +85,18 @@ class Quit(Exception):
 
 @contextlib.contextmanager
 def guard(verb: str, debug: bool) -> Iterator[None]:
-    """Errors become one line and an exit code; with --debug the traceback stands before it."""
+    """Convert errors to one line and an exit code; --debug prints the traceback first."""
     terminal = Terminal(verb)
     try:
         yield
     except BrokenPipeError:
-        # The reader of our output has gone (| head). What is left in the buffer goes nowhere.
+        # The reader of the output was closed (| head). The rest of the buffer is discarded.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise Quit(141) from None
     except KeyboardInterrupt as error:
         ended = isinstance(error, Terminated)
-        terminal.error("ended from outside" if ended else "stopped by Ctrl-C")
+        terminal.error("terminated by SIGTERM" if ended else "stopped by Ctrl-C")
         raise Quit(143 if ended else 130) from None
     except (typer.Exit, typer.Abort, UsageError):
         raise
@@ -108,17 +108,17 @@ def guard(verb: str, debug: bool) -> Iterator[None]:
         if isinstance(error, ModuleNotFoundError) and error.name:
             words = f"{error.name} is not installed; pip install 'unskew[cli]'"
         if isinstance(error, MemoryError):
-            words = "the memory of this machine is not enough"
+            words = "out of memory"
         elif not expected:
-            words = f"a fault in unskew: {type(error).__name__}: {words}"
-            words += "" if debug else "; --debug shows where"
+            words = f"internal error: {type(error).__name__}: {words}"
+            words += "" if debug else "; --debug shows the traceback"
         terminal.error(words)
         raise Quit(2) from None
 
 
 @contextlib.contextmanager
 def termination_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM end the run as Ctrl-C does, where signals can be caught at all."""
+    """Handle SIGTERM like Ctrl-C, in the main thread only."""
 
     def terminate(*_: Any) -> None:
         raise Terminated
@@ -159,7 +159,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _with_source(error: Any, words: str) -> str:
-    """A bad value from the file should not be blamed on the command line."""
+    """Prefix the message with the config file if the bad value comes from it."""
     context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
     if context is None or parameter is None:
         return words

@@ -1,4 +1,4 @@
-"""DATA that is read block by block in each pass, as `_io.InputTable` for files in memory."""
+"""Input data read block by block in each pass; the counterpart of `_io.InputTable` in memory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .._data.tiled import split_range
 from .._io import READS, FileError, check_options, index_columns, need
 from ._options import ReadOptions
 
-# Bytes of a block of a matrix of which some columns are read.
+# Block size in bytes for reading a subset of the columns of a matrix.
 BLOCK = 2**26
 
 
 @dataclass(frozen=True)
 class BlockTable:
-    """A Parquet file, a folder of them, or a .npy, opened but not read.
+    """A Parquet file, a folder of Parquet files, or a .npy file, opened but not read.
 
     source : ParquetReader or NpyFile
     cache : folder for encoded blocks, or None
@@ -46,7 +46,7 @@ class BlockTable:
         return self.format == "parquet"
 
     def is_decoded_often(self, n_columns: int) -> bool:
-        """Whether encoded blocks can wait for the next pass neither in memory nor on disk."""
+        """Whether encoded blocks can be cached neither in memory nor on disk."""
         return (
             self.is_frame
             and self.cache is None
@@ -66,7 +66,7 @@ class BlockTable:
         return polars.concat([polars.from_arrow(part) for part in parts])[name]
 
     def select(self, names: list[str]) -> Any:
-        """What an estimator gets: a reader of these columns, in this order."""
+        """Input for an estimator: a reader of these columns, in this order."""
         if self.is_frame:
             return ParquetReader(self.source.path, columns=list(names), cache=self.cache)
         if list(names) == list(self.names) and self.name.endswith(".npy"):
@@ -89,7 +89,7 @@ class ColumnSubset:
 
 
 def open_blocks(source: str, reading: ReadOptions) -> BlockTable:
-    """Open what can be read block by block; anything else is an error that says what can be."""
+    """Open a file or folder that can be read block by block; raise an error for other formats."""
     path = Path(source)
     if source == "-":
         raise FileError("standard input: --blocks reads DATA several times; it should be a file")
@@ -98,8 +98,7 @@ def open_blocks(source: str, reading: ReadOptions) -> BlockTable:
     if form not in (("parquet",) if folder else ("parquet", "npy")):
         what = f"a folder as {form}" if folder else form or "a file without a known suffix"
         raise FileError(
-            f"{source}: what is read in blocks is parquet (a file or a folder of them) or npy, not "
-            f"{what}"
+            f"{source}: --blocks reads parquet (a file or a folder of files) or npy, not {what}"
         )
     check_options(
         form,
@@ -112,7 +111,7 @@ def open_blocks(source: str, reading: ReadOptions) -> BlockTable:
         max_bytes=reading.max_bytes,
     )
     if reading.cache is not None and form == "npy":
-        raise FileError(f"{source}: --cache has no meaning for npy")
+        raise FileError(f"{source}: --cache does not apply to npy")
     check_cache(reading.cache)
     notes: tuple[str, ...] = ()
     if form == "npy":
@@ -122,7 +121,7 @@ def open_blocks(source: str, reading: ReadOptions) -> BlockTable:
         opened = ParquetReader(path)
         index = index_columns(opened.columns)
         names = [c for c in opened.columns if c not in index]
-        notes = (f"{source}: the stored pandas index was left out",) if index else ()
+        notes = (f"{source}: the stored pandas index was ignored",) if index else ()
     if 0 in (opened.shape[0], len(names)):
         raise FileError(f"{source}: has {opened.shape[0]} rows and {len(names)} columns")
     files = sorted(path.rglob("*.parquet")) if folder else [path]
@@ -131,7 +130,7 @@ def open_blocks(source: str, reading: ReadOptions) -> BlockTable:
 
 
 def _digest(files: list[Path], base: Path) -> tuple[int, str]:
-    """Bytes of the files, and the SHA-256 of the one, or of the names and digests of all."""
+    """Total size of the files, and the SHA-256 of a single file or of all names and digests."""
     digests, size = [], 0
     for file in files:
         with open(file, "rb") as opened:

@@ -1,4 +1,4 @@
-"""fit, predict, weigh, audit, compare. Each returns an exit code."""
+"""The commands fit, predict, weigh, audit and compare. Each returns an exit code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ from ._session import Session
 
 MODEL = Annotated[
     str,
-    typer.Argument(metavar="MODEL", help="From fit --model or weigh --model.", show_default=False),
+    typer.Argument(
+        metavar="MODEL", help="File of fit --model or weigh --model.", show_default=False
+    ),
 ]
 
 
@@ -60,15 +62,15 @@ def fit(
     reading: ReadOptions,
     checkpointing: CheckpointOptions,
 ) -> int:
-    """Cluster a table: k-means and weights that decorrelate, learned together.
+    """Cluster a table by k-means with jointly learned decorrelation weights.
 
-    Prints what was found and whether it helped. The options of the run are kept beside the outputs
-    as NAME.run.toml, which can be given to --config.
+    Prints a summary and a verdict. The options of the run are saved next to the outputs as
+    NAME.run.toml, which can be passed to --config.
     """
     _check_checks(checks)
     tables = {"--labels": labels.labels, "--weights": weights.weights}
     if clusters.runs and checkpointing.checkpoint is not None:
-        raise FileError("--checkpoint is for one long fit; --runs puts many short ones together")
+        raise FileError("--checkpoint should not be given with --runs; it is for a single fit")
     with run.outputs(
         [data],
         tables=tables,
@@ -121,9 +123,9 @@ def weigh(
     reading: ReadOptions,
     checkpointing: CheckpointOptions,
 ) -> int:
-    """Weights alone: one per row, under which columns stop predicting each other.
+    """Learn weights without clusters: one per row, under which columns are decorrelated.
 
-    They go to --weights, or to standard output.
+    They are written to --weights or to standard output.
     """
     from .. import DecorrelationWeights
 
@@ -174,10 +176,10 @@ def predict(
     weights: WeightOptions,
     reading: ReadOptions,
 ) -> int:
-    """Clusters of other rows, by a model that fit has stored.
+    """Predict the clusters of new rows with a stored model.
 
-    They go to --labels, or to standard output. Columns that the model does not know are passed
-    over; --drop and --keep are for matrices, whose columns have no names of their own.
+    They are written to --labels or to standard output. Columns unknown to the model are ignored;
+    --drop and --keep are for matrices, whose columns have no names.
     """
     from .. import load
 
@@ -196,7 +198,7 @@ def predict(
             if hasattr(estimator, "predict"):
                 found = estimator.predict(X)
             elif place is not None:
-                raise FileError(f"{model}: has weights only and no clusters; use --weights")
+                raise FileError(f"{model}: is a model of weights without clusters; use --weights")
             if weights.weights is not None:
                 learned = estimator.predict_weights(X)
         if place is not None:
@@ -224,15 +226,16 @@ def audit(
     seeding: SeedOptions,
     reading: ReadOptions,
 ) -> int:
-    """Look before clustering: which columns predict each other, and is it worth decorrelating.
+    """Audit a table before clustering: which columns predict each other, and whether
+    decorrelation is worthwhile.
 
-    Names columns that look like traces of how the data were collected.
+    Lists columns that may reflect how the data were collected.
     """
     from ..diagnostics import audit as run_audit
 
     with run.outputs([data], report=report.report):
         study = make_study(run.read(data, reading), choice, bias, IdOptions())
-        with run.about(study.table.name), run.terminal.working("looking at pairs of columns"):
+        with run.about(study.table.name), run.terminal.working("comparing pairs of columns"):
             found = run_audit(
                 study.X,
                 suspects=study.suspects,
@@ -260,9 +263,9 @@ def compare(
     seeding: SeedOptions,
     reading: ReadOptions,
 ) -> int:
-    """Why not just drop the column? Several methods side by side on the same table.
+    """Compare DCKM with baselines on the same table.
 
-    k-means, suspects dropped, suspects regressed out, two-step methods, DCKM.
+    Baselines: k-means, k-means with suspects dropped or regressed out, two-step methods.
     """
     from ..diagnostics import compare as run_compare
 
@@ -296,7 +299,7 @@ def compare(
 def _parameters(
     run: Session, study: Study, strengths: StrengthOptions, coding: EncodingOptions, max_iter: int
 ) -> dict[str, Any]:
-    """What DCKM and DecorrelationWeights have in common."""
+    """Parameters shared by DCKM and DecorrelationWeights."""
     asked = {
         "balance_strength": strengths.balance_strength,
         "spread_strength": strengths.spread_strength,
@@ -321,7 +324,7 @@ def _estimator(clusters: RunOptions, starts: InitOptions, parameters: dict[str, 
         raise FileError(f"--runs {clusters.runs} should be >= 0")
     given: Any = clusters.clusters
     if given == "auto" and not clusters.runs:
-        raise FileError("--clusters auto is chosen from several runs; add --runs 20")
+        raise FileError("--clusters auto needs several runs; add --runs 20")
     parameters |= {"cluster_on": starts.cluster_on.value, "init": starts.init.value}
     parameters |= _count_restarts(starts)
     if not clusters.runs:
@@ -330,7 +333,7 @@ def _estimator(clusters: RunOptions, starts: InitOptions, parameters: dict[str, 
 
 
 def _one_fit(starts: InitOptions) -> str:
-    """How one fit neutralises suspects; auto is a matter of --runs."""
+    """Adjustment of a single fit, for which auto means weights."""
     return "weights" if starts.adjust.value == "auto" else starts.adjust.value
 
 
@@ -353,13 +356,13 @@ def _fit(run: Session, study: Study, estimator: Any) -> float:
 def _diagnose(
     run: Session, study: Study, estimator: Any, report: ReportOptions, checks: CheckOptions
 ) -> Any:
-    """Diagnostics, unless nobody would see them: --quiet without report, check or json."""
+    """Diagnostics; skipped with --quiet if no report, check or JSON needs them."""
     asked = report.report is not None or checks.fail_on is not None or run.talk.json
     if run.terminal.quiet and not asked:
         return None
     from ..diagnostics import diagnose
 
-    words = "comparing with k-means" if hasattr(estimator, "labels_") else "measuring"
+    words = "comparing with k-means" if hasattr(estimator, "labels_") else "computing diagnostics"
     with run.about(study.table.name), run.terminal.working(words):
         return diagnose(named(estimator, study), study.X, study.sample_weight)
 
@@ -374,7 +377,9 @@ def _failed(estimator: Any, found: Any, checks: CheckOptions) -> list[str]:
     failed = []
     share, size = checks.min_effective_sample_size, estimator.effective_sample_size_
     if share is not None and size < share:
-        failed.append(f"effective size {size:.3g} is below --min-effective-sample-size {share:g}")
+        failed.append(
+            f"effective sample size {size:.3g} is below --min-effective-sample-size {share:g}"
+        )
     if checks.fail_on is not None:
         bad = {"harmed": ("harmed",), "no-effect": ("harmed", "no effect")}[checks.fail_on.value]
         if found.verdict.word in bad:
@@ -408,7 +413,7 @@ def _write_model(run: Session, estimator: Any, path: str | None) -> None:
         return
     from .. import save
 
-    estimator.verbose, estimator.checkpoint = 0, None  # of this run, not of the model
+    estimator.verbose, estimator.checkpoint = 0, None  # options of the run, not of the model
     run.write("--model", path, lambda place: save(estimator, place))
 
 
@@ -466,7 +471,7 @@ def _for_model(
     text = [name for name, kind in X.schema.items() if not kind.is_numeric()]
     if text:
         raise FileError(
-            f"{table.name}: column {text[0]!r} holds {X.schema[text[0]]}; the model was fitted to "
-            "a matrix of numbers"
+            f"{table.name}: column {text[0]!r} has dtype {X.schema[text[0]]}; the model was fitted "
+            "to a matrix of numbers"
         )
     return X.to_numpy()

@@ -1,4 +1,4 @@
-"""Options from a TOML file, and the record of a run that can be given as one."""
+"""Options from a TOML file, and records of runs, which can be passed as such files."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ import typer
 
 from .._io import FileError, stem_of
 
-# Seen from the file's folder.
+# Options whose paths are relative to the folder of the file.
 PATHS = ("data", "report", "labels", "weights", "model", "checkpoint", "cache")
 MAX_BYTES = 2**20
-RECORD = "record"  # the table of a run file that says what was run; not an option
-# Where a run is written does not say what it is, how it speaks neither.
+RECORD = "record"  # the table of a run file that describes the run; not an option
+# Options that do not affect the result.
 NOT_RECORDED = ("config", "json", "quiet", "debug")
 
 
 def key_of(parameter: Any) -> str:
-    """How an option is called in a file: its long flag without dashes; an argument by its name."""
+    """Key of an option in a file: its long flag without dashes; the name of an argument."""
     flags = [flag for flag in parameter.opts if flag.startswith("--")]
     return flags[0].removeprefix("--") if flags else parameter.name.replace("_", "-")
 
 
 def nearest(word: str, words: list[str]) -> str:
-    """'; nearest: ...' for a message, or nothing."""
+    """'; nearest: ...' for a message, or an empty string."""
     close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     return f"; nearest: {close[0]!r}" if close else ""
 
 
 def load_config(path: str, command: Any, verb: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(values by parameter name, record) of a TOML file. Unknown keys are errors that name them."""
+    """(values by parameter name, record) of a TOML file. Unknown keys raise an error."""
     try:
         with open(path, "rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise FileError(f"{path}: has more than {MAX_BYTES:,} bytes; a config is a short text")
+            raise FileError(f"{path}: has more than {MAX_BYTES:,} bytes, too many for a config")
         given = tomllib.loads(content.decode("utf-8"))
     except OSError as error:
         raise FileError(f"{path}: {(error.strerror or str(error)).lower()}") from error
@@ -88,13 +88,13 @@ def _checked(parameter: Any, key: str, value: Any, path: str) -> Any:
 
 def _plain(key: str, value: Any, path: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise FileError(f"{path}: {key!r} = {value!r} should be a text or a number")
-    # As the command line would have it: 2.5 for a whole number is then an error, not 2.
+        raise FileError(f"{path}: {key!r} = {value!r} should be a string or a number")
+    # Parsed like on the command line, so that 2.5 for an integer is an error and not 2.
     return str(value) if isinstance(value, float) else value
 
 
 def on_config(context: typer.Context, value: str | None) -> str | None:
-    """Read before all other options: what the file says is their default."""
+    """Read the file before all other options and use its values as their defaults."""
     if value is not None and not context.resilient_parsing:
         verb = context.command.name or ""
         values, record = load_config(value, context.command, verb)
@@ -107,7 +107,7 @@ def on_config(context: typer.Context, value: str | None) -> str | None:
 
 
 def configuration(context: typer.Context) -> dict[str, Any]:
-    """Every option of this run by its key, None where it is not set."""
+    """Every option of this run by its key; None if it is not set."""
     found = {}
     for parameter in context.command.params:
         if parameter.name in NOT_RECORDED or parameter.name not in context.params:
@@ -136,7 +136,7 @@ def inputs_record(tables: list[Any]) -> list[dict[str, Any]]:
 
 
 def run_file(outputs: list[str | None]) -> Path | None:
-    """Where the record of a run goes: beside its first output, None without one on disk."""
+    """Path of the record of a run: in the folder of its first output file, None without one."""
     for output in outputs:
         if output is not None and output != "-" and not _is_device(output):
             return Path(output).parent / f"{stem_of(output)}.run.toml"
@@ -148,8 +148,8 @@ def _is_device(path: str) -> bool:
 
 
 def run_text(verb: str, values: dict[str, Any], tables: list[Any], folder: Path) -> str:
-    """The run as TOML: each option, and in [record] what it ran on and with."""
-    lines = [f"# A run of unskew; again: unskew {verb} --config THIS_FILE"]
+    """The run as TOML: each option, and inputs and versions in [record]."""
+    lines = [f"# A run of unskew; to repeat it: unskew {verb} --config THIS_FILE"]
     for key, value in values.items():
         if value is None or value is False:
             lines.append(f"# {key} is not set")
@@ -178,7 +178,7 @@ def _toml(value: Any) -> str:
 
 
 def changed_inputs(record: dict[str, Any], tables: list[Any]) -> list[str]:
-    """Sentences about inputs that are not those of the recorded run."""
+    """Warnings about inputs that differ from those of the recorded run."""
     before = {os.path.basename(e["file"]): e["sha256"] for e in record.get("inputs", [])}
     return [
         f"{table.name}: is not the file of the recorded run (SHA-256 {table.sha256[:12]}... "

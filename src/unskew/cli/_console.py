@@ -1,4 +1,4 @@
-"""What a run says: messages and progress to standard error, results to standard output."""
+"""Terminal output: messages and progress to standard error, results to standard output."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ PLAIN_EVERY = 10.0  # seconds between lines about iterations where there is no t
 
 
 def console_for(stream: Any) -> Console:
-    """Plain text as it is: a column named [red] is shown, not obeyed."""
+    """A console that prints plain text: a column named [red] is not interpreted as markup."""
     if hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="replace")  # a terminal without our signs shows ? for them
+        stream.reconfigure(errors="replace")  # characters that cannot be encoded are shown as ?
     console = Console(file=stream, markup=False, highlight=False, emoji=False, soft_wrap=False)
     if not console.is_terminal:
         console.width = max(console.width, 100)
@@ -38,8 +38,8 @@ def console_for(stream: Any) -> Console:
 
 
 class Terminal:
-    """Speaks for one run. With `quiet` only errors are heard; with `json` standard output holds one
-    document and the rest goes to standard error; so it does when an output is `-`."""
+    """Output of one command. With `quiet` only errors are printed. With `as_json`, or if an output
+    is `-`, standard output is reserved for it and all other text goes to standard error."""
 
     def __init__(self, verb: str, *, quiet: bool = False, as_json: bool = False):
         self.verb, self.quiet, self.as_json = verb, quiet, as_json
@@ -70,7 +70,7 @@ class Terminal:
         sys.stderr.flush()
 
     def show(self, *things: Any) -> None:
-        """A result for people."""
+        """Print a human-readable result."""
         if self.quiet:
             return
         console = self.errors if self.output_is_taken else console_for(sys.stdout)
@@ -84,14 +84,14 @@ class Terminal:
         console.file.flush()
 
     def document(self, content: dict[str, Any]) -> None:
-        """The result for machines, with --json."""
+        """Print the JSON document if --json is given."""
         if self.as_json:
             sys.stdout.write(json.dumps(content, indent=2, allow_nan=False, default=str) + "\n")
             sys.stdout.flush()
 
     @contextlib.contextmanager
     def warnings_as_lines(self) -> Iterator[None]:
-        """Python's warnings for users as one line each; those for programmers are not shown."""
+        """Print each UserWarning as one line; other categories of warnings are ignored."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", UserWarning)
@@ -101,7 +101,7 @@ class Terminal:
     # ------------------------------------------------------------------------------- progress
     @contextlib.contextmanager
     def working(self, words: str) -> Iterator[None]:
-        """A step of unknown length: a turning wheel on a terminal, else a line."""
+        """A step of unknown length: a spinner on a terminal, else a line."""
         if self.quiet:
             yield
             return
@@ -188,7 +188,7 @@ def _short_text(event: ProgressEvent) -> str:
     return ", ".join([*numbers[:4], *([event.status] if event.status else [])])
 
 
-# Names that messages of the library use -> what the user typed.
+# Parameter names in messages of the library -> command-line flags.
 FLAGS = {
     "n_clusters": "--clusters",
     "n_bins": "--bins",
@@ -215,11 +215,11 @@ PLAIN_WORDS = ("margins", "suspects", "checkpoint", "cache")
 
 
 def in_flags(text: str) -> str:
-    """A message of the library in the words of the command line."""
+    """Replace parameter names in a message of the library by command-line flags."""
     text = re.sub(r"encoder=TableEncoder\(max_categories=(\d+)\)", r"--max-categories \1", text)
     text = re.sub(r"\bcolumn ('[^']*'|\"[^\"]*\") of X\b", r"column \1", text)
     text = text.replace(" (resume=False overwrites it)", "")
-    # Some are also plain words; as parameters they stand before = or [.
+    # Some names are also plain words; only those followed by = or [ are parameters.
     words = "|".join(PLAIN_WORDS)
     text = re.sub(rf"(?<![\w-])({words})(?=[=\[])", lambda found: FLAGS[found[1]], text)
     others = "|".join(name for name in FLAGS if name not in PLAIN_WORDS)

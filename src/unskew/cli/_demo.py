@@ -1,4 +1,4 @@
-"""unskew demo: one biased column, and what seven methods make of it."""
+"""unskew demo: seven methods on simulated data with one biased column."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ def demo(
     report: Annotated[
         str, Option(metavar="FILE", help="Report of the last fit: .html, .md or .json.")
     ] = REPORT,
-    rate: Annotated[float, Option(help="How often the site follows the kind, below 1.")] = 0.8,
-    rows: Annotated[int, Option(help="Patients in a sample.")] = 2000,
-    samples: Annotated[int, Option(help="Means over so many simulated samples.")] = 3,
-    seed: Annotated[int, Option(help="Of the first sample.")] = 0,
+    rate: Annotated[
+        float, Option(help="Association of site and kind in the sample, below 1.")
+    ] = 0.8,
+    rows: Annotated[int, Option(help="Number of patients in a sample.")] = 2000,
+    samples: Annotated[int, Option(help="Number of simulated samples to average over.")] = 3,
+    seed: Annotated[int, Option(help="Seed of the first sample.")] = 0,
 ) -> int:
-    """One biased column and what seven methods make of it, on simulated data.
+    """Compare seven methods on simulated data with one biased column.
 
-    Patients of four kinds at four sites. In the sample the site follows the kind, in the
-    population it does not; 40 columns follow the kind, 36 the site. Only the site is named.
+    Patients of four kinds at four sites. Site and kind are associated in the sample and
+    independent in the population; 40 columns depend on the kind, 36 on the site. Only the site is
+    named as a suspect.
     """
     from ..diagnostics import diagnose
     from ..simulate import make_site_footprint
@@ -53,7 +56,7 @@ def demo(
                 data = make_site_footprint(rows, rate=rate, random_state=seed + number)
                 found, model, frame = score_methods(data, seed + number)
             results.append(found)
-        with run.about("demo"), run.terminal.working("measuring what the weights did"):
+        with run.about("demo"), run.terminal.working("computing diagnostics"):
             about_fit = diagnose(model, frame)
         _write_report(run, about_fit, report)
     means = {
@@ -79,7 +82,7 @@ def _mean(values: Any) -> float | None:
 
 
 def site_frame(data: Any, X: np.ndarray, site: np.ndarray) -> Any:
-    """The simulated matrix as a person would have it: one column `site` of names."""
+    """The simulated matrix as a table with one column `site` of strings."""
     import polars
 
     rest = len(data.core) + len(data.footprint)
@@ -88,7 +91,8 @@ def site_frame(data: Any, X: np.ndarray, site: np.ndarray) -> Any:
 
 
 def score_methods(data: Any, seed: int) -> tuple[dict[str, tuple], Any, Any]:
-    """name -> (ARI in the population, in the sample, effective size, imbalance left); the fit."""
+    """name -> (ARI in the population, in the sample, effective size, imbalance left); the model
+    with its table."""
     from sklearn.cluster import KMeans
 
     from .. import DCKM
@@ -112,7 +116,7 @@ def score_methods(data: Any, seed: int) -> tuple[dict[str, tuple], Any, Any]:
     )
     for words, predict_on in [
         ("site regressed out", "corrected"),
-        ("... and new rows taken as they are", "raw"),
+        ("... new rows not corrected", "raw"),
     ]:
         regressed = RegressOutKMeans(
             KINDS, suspects=data.suspects, predict_on=predict_on, random_state=seed
@@ -121,18 +125,18 @@ def score_methods(data: Any, seed: int) -> tuple[dict[str, tuple], Any, Any]:
     frame = site_frame(data, data.X, data.site)
     model = DCKM(KINDS, suspects=["site"], random_state=seed).fit(frame)
     population = site_frame(data, data.X_population, data.site_population)
-    found["unskew, site named"] = (
+    found["unskew, weights"] = (
         *decide(model, frame, population)[:2],
         float(model.effective_sample_size_),
         float(model.imbalance_ / model.initial_imbalance_),
     )
     both = DCKM(KINDS, suspects=["site"], adjust="both", random_state=seed).fit(frame)
-    found["unskew, its effects modelled too"] = (
+    found["unskew, weights and effects"] = (
         *decide(both, frame, population)[:2],
         float(both.effective_sample_size_),
         float(both.imbalance_ / both.initial_imbalance_),
     )
-    found["k-means on unbiased data (ceiling)"] = decide(
+    found["k-means on unbiased data (upper bound)"] = decide(
         plain.fit(data.X_unbiased[:, rest]),
         data.X_unbiased[:, rest],
         data.X_population[:, rest],
@@ -146,7 +150,7 @@ def story(
 ) -> Group:
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
     table.add_column("", no_wrap=True)
-    table.add_column("in the population", no_wrap=True)
+    table.add_column("population", no_wrap=True)
     for title in ("", "sample", "effective size", "imbalance left"):
         table.add_column(title, justify="right")
     for name, (population, sample, size, left) in means.items():
@@ -164,15 +168,15 @@ def story(
         )
     of = f"mean of {samples} samples" if samples > 1 else "one sample"
     before = Text(
-        f"{rows:,} patients, {KINDS} kinds, {KINDS} sites. In the sample the site follows the kind "
-        f"at rate {rate:g}, in the population it does not. Only `site` is named.\n"
-        f"Agreement with the true kinds (ARI, 1 = perfect), {of}:\n"
+        f"{rows:,} patients, {KINDS} kinds, {KINDS} sites. Site and kind are associated in the "
+        f"sample (rate {rate:g}) and independent in the population. Only `site` is named.\n"
+        f"Agreement with the true kinds (adjusted Rand index, 1 = perfect), {of}:\n"
     )
     after = Text(
-        "\nDropping the column does not help: the site's footprint is in 36 others. Regressing it "
-        "out takes the kinds along, which shows in the sample.\n"
-        "Effective size: share of the rows that the weights are worth. Imbalance left: how much of "
-        "the tie between site and the other columns remains.\n"
+        "\nDropping the column does not help, because 36 other columns depend on the site. "
+        "Regressing it out also removes part of the kinds, which shows in the sample.\n"
+        "Effective size: effective sample size as a share of the rows. Imbalance left: remaining "
+        "share of the association between site and the other columns.\n"
     )
     ending = _tables._facts()
     ending.add_row("verdict", _tables._verdict_line(found.verdict.word, found.verdict.sentence))

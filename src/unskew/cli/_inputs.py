@@ -1,4 +1,4 @@
-"""From a file and the options about columns to what an estimator takes."""
+"""Prepare the input of an estimator from a file and the column options."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ OUTPUT_NAMES = ("cluster", "weight", "combined_weight")
 
 @dataclass(frozen=True)
 class Study:
-    """What is analysed.
+    """The data that are analysed.
 
-    X : frame, array, CSR matrix or reader of blocks of the chosen columns
+    X : frame, array, CSR matrix or reader of blocks of the selected columns
     names : its columns
-    suspects : names (positions where X is no frame), or None
+    suspects : names (positions if X is not a frame), or None
     sample_weight : array or None
-    ids : (name, values) of what names the rows
+    ids : (name, values) of the row identifiers
     """
 
     table: InputTable | BlockTable
@@ -58,7 +58,7 @@ def read(source: str, reading: ReadOptions) -> InputTable | BlockTable:
 
 
 def find(table: InputTable | BlockTable, patterns: list[str] | None, flag: str) -> list[str]:
-    """Columns that are named, in the order of the table; one that does not exist is an error."""
+    """Columns that match the patterns, in the order of the table; no match is an error."""
     found: list[str] = []
     for pattern in patterns or ():
         if pattern in table.names:
@@ -104,10 +104,10 @@ def make_study(
         and name not in (weight, id_column)
     ]
     if not names:
-        raise FileError(f"{table.name}: no column is left to analyse")
+        raise FileError(f"{table.name}: no column remains to be analysed")
     if suspects and len(suspects) == len(names):
         raise FileError(
-            f"{table.name}: every column that is left is a --suspect; there should be others"
+            f"{table.name}: all remaining columns are --suspect; there should be others"
         )
     in_x: list[Any] = suspects if table.is_frame else [names.index(name) for name in suspects]
     return Study(
@@ -121,7 +121,7 @@ def make_study(
 
 
 def named(estimator: Any, study: Study) -> Any:
-    """The estimator with the names that the command line has for the columns of a matrix."""
+    """The estimator, with the column names of the command line if X is a matrix."""
     if study.table.is_frame or hasattr(estimator, "feature_names_in_"):
         return estimator
     renamed = copy(estimator)
@@ -137,17 +137,19 @@ def row_names(table: InputTable | BlockTable, id_column: str | None) -> tuple[st
     if id_column in OUTPUT_NAMES:
         raise FileError(f"{flag} has the name of a column of the outputs; rename it")
     if table.is_frame and (values.dtype.is_nested() or values.dtype.is_object()):
-        raise FileError(f"{flag} holds values of type {values.dtype}; names should be plain")
+        raise FileError(
+            f"{flag} has dtype {values.dtype}; identifiers should be strings or numbers"
+        )
     return id_column, values
 
 
 def design_weights(table: InputTable | BlockTable, name: str) -> np.ndarray:
-    """A column as design weights: numbers, none missing, none negative."""
+    """A column as design weights: finite and non-negative numbers, none missing."""
     values = table.column(name)
     flag = f"{table.name}: column {name!r} (--weight-column)"
     if table.is_frame:
         if not (values.dtype.is_numeric() or values.dtype.is_decimal()):
-            raise FileError(f"{flag} holds {values.dtype}; weights should be numbers")
+            raise FileError(f"{flag} has dtype {values.dtype}; weights should be numbers")
         if values.null_count():
             at = int(values.is_null().arg_max())
             raise FileError(f"{flag}, {table.place(at)}: is missing; each row should have a weight")
@@ -163,12 +165,12 @@ def design_weights(table: InputTable | BlockTable, name: str) -> np.ndarray:
 
 
 def read_margins(study: Study, given: list[str] | None) -> dict[Any, dict[Any, float]] | None:
-    """race:White=0.64 -> {"race": {"White": 0.64}}; an empty value stands for the missing ones."""
+    """race:White=0.64 -> {"race": {"White": 0.64}}; an empty value means missing values."""
     margins: dict[Any, dict[Any, float]] = {}
     for text in given or ():
         where = f"{study.table.name}: --margin {text!r}"
         left, equals, share = text.rpartition("=")
-        # A column's name may itself have a colon: the longest name that fits is meant.
+        # A column name may contain a colon: the longest matching name is used.
         fitting = [name for name in study.names if left.startswith(f"{name}:")]
         if not equals or ":" not in left:
             raise FileError(f"{where} should be COLUMN:VALUE=SHARE, for example race:White=0.64")
@@ -194,13 +196,13 @@ def read_margins(study: Study, given: list[str] | None) -> dict[Any, dict[Any, f
                 raise FileError(f"{where}: the value {value!r} should be a number") from None
         shares = margins.setdefault(key, {})
         if value in shares:
-            raise FileError(f"{where}: this value has a share already")
+            raise FileError(f"{where}: this value already has a share")
         shares[value] = wanted
     return margins or None
 
 
 def make_encoder(study: Study, coding: EncodingOptions) -> Any:
-    """TableEncoder with the options about it; None for matrices, which are taken as they are."""
+    """TableEncoder with the encoding options; None for matrices, which are not encoded."""
     from .. import TableEncoder
 
     codes = [n for n in find(study.table, coding.category, "--category") if n in study.names]
@@ -212,8 +214,8 @@ def make_encoder(study: Study, coding: EncodingOptions) -> Any:
         ):
             if given:
                 raise FileError(
-                    f"{study.table.name}: {flag} has no meaning for {study.table.format}: "
-                    "a matrix is taken as it is"
+                    f"{study.table.name}: {flag} does not apply to {study.table.format}: "
+                    "a matrix is not encoded"
                 )
         return None
     return TableEncoder(

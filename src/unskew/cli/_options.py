@@ -1,4 +1,4 @@
-"""Options in groups: what several verbs have in common is written once."""
+"""Groups of options that several commands share."""
 
 from __future__ import annotations
 
@@ -59,46 +59,48 @@ class ReadOptions:
     format: Annotated[
         str | None,
         Option(
-            help="csv, tsv, jsonl, parquet, feather, npy, npz, mat or svmlight, where the suffix "
-            "does not say it. Standard input is csv.",
-            rich_help_panel="ReadOptions",
+            help="csv, tsv, jsonl, parquet, feather, npy, npz, mat or svmlight. Default: by the "
+            "suffix; csv for standard input.",
+            rich_help_panel="Reading",
         ),
     ] = None
     no_header: Annotated[
         bool,
         Option(
             "--no-header",
-            help="The first line is a row; columns are c0, c1, ...",
-            rich_help_panel="ReadOptions",
+            help="The first line is data; columns are named c0, c1, ...",
+            rich_help_panel="Reading",
         ),
     ] = False
     separator: Annotated[
         str | None,
         Option(
-            help="Of csv. Without it: the most frequent of , ; and tab in the first line.",
-            rich_help_panel="ReadOptions",
+            help="Separator of csv. Default: the most frequent of , ; and tab in the first line.",
+            rich_help_panel="Reading",
         ),
     ] = None
     encoding: Annotated[
-        str, Option(help="Of text, for example latin-1.", rich_help_panel="ReadOptions")
+        str, Option(help="Encoding of text files, for example latin-1.", rich_help_panel="Reading")
     ] = "utf-8"
     missing: Annotated[
         Names,
         Option(
             metavar="WORD",
-            help="Also means a gap, beside empty, NA, N/A, NaN and null. Repeatable.",
-            rich_help_panel="ReadOptions",
+            help="Additional marker of missing values, besides empty, NA, N/A, NaN and null. "
+            "Repeatable.",
+            rich_help_panel="Reading",
         ),
     ] = None
     variable: Annotated[
-        str | None, Option(help="Which matrix of a mat or npz file.", rich_help_panel="ReadOptions")
+        str | None,
+        Option(help="Name of the matrix in a mat or npz file.", rich_help_panel="Reading"),
     ] = None
     max_bytes: Annotated[
         int | None,
         Option(
             min=1,
-            help="What a gz, npz or mat file may unpack to. Without it: 64 MiB, or 100 times its "
-            "size.",
+            help="Maximum decompressed size of a gz, npz or mat file. Default: 64 MiB, or 100 "
+            "times its size.",
             rich_help_panel="Reading",
         ),
     ] = None
@@ -106,31 +108,31 @@ class ReadOptions:
         bool,
         Option(
             "--blocks",
-            help="Larger than memory: read parquet or npy block by block in each pass. A folder of "
-            "parquet files is always read so.",
-            rich_help_panel="ReadOptions",
+            help="For data larger than memory: read parquet or npy block by block in each pass. "
+            "Always used for a folder of parquet files.",
+            rich_help_panel="Reading",
         ),
     ] = False
     cache: Annotated[
         str | None,
         Option(
             metavar="FOLDER",
-            help="Of parquet in blocks: where encoded blocks wait for the next pass, many times "
-            "faster than to decode them anew. Emptied at the end.",
-            rich_help_panel="ReadOptions",
+            help="Folder that caches encoded blocks of parquet between passes, which is many "
+            "times faster than decoding them again. Emptied at the end.",
+            rich_help_panel="Reading",
         ),
     ] = None
 
 
 @dataclass(frozen=True)
 class IdOptions:
-    """How rows are called."""
+    """Row identifiers."""
 
     id: Annotated[
         str | None,
         Option(
             metavar="COLUMN",
-            help="Names the rows in the outputs and is not analysed. Without it: row, from 1.",
+            help="Row identifier in the outputs; not analysed. Default: row number from 1.",
             rich_help_panel="Columns",
         ),
     ] = None
@@ -138,13 +140,13 @@ class IdOptions:
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """Which columns are analysed."""
+    """Selection of the columns that are analysed."""
 
     drop: Annotated[
         Names,
         Option(
             metavar="COLUMN",
-            help="Leave out. Repeatable; * stands for any letters: --drop 'id*'.",
+            help="Exclude this column. Repeatable; * matches any characters: --drop 'id*'.",
             rich_help_panel="Columns",
         ),
     ] = None
@@ -162,7 +164,7 @@ class ColumnOptions:
 
 @dataclass(frozen=True)
 class SuspectOptions:
-    """What is known about the bias."""
+    """Suspects and design weights."""
 
     suspect: Annotated[
         Names,
@@ -170,8 +172,8 @@ class SuspectOptions:
             "--suspect",
             "-s",
             metavar="COLUMN",
-            help="Through which the bias came in: site, scanner, channel. Repeatable; * as in "
-            "--drop. Without it every pair of columns is decorrelated.",
+            help="Nuisance (batch) column through which the bias came in: site, scanner, channel. "
+            "Repeatable; * as in --drop. Without suspects all pairs of columns are decorrelated.",
             rich_help_panel="Columns",
         ),
     ] = None
@@ -181,7 +183,7 @@ class SuspectOptions:
             "--weight-column",
             "-w",
             metavar="COLUMN",
-            help="Design weights: 2 counts as the row twice, 0 as absent.",
+            help="Design weights: weight 2 equals the row twice, weight 0 an absent row.",
             rich_help_panel="Columns",
         ),
     ] = None
@@ -189,19 +191,19 @@ class SuspectOptions:
 
 @dataclass(frozen=True)
 class StrengthOptions:
-    """How the weights are learned."""
+    """Parameters of the weights."""
 
     balance_strength: Annotated[
         float | None,
         Option(
-            help="How much decorrelation. Default: 1 with suspects, else 0.2 (weigh: 1).",
+            help="Strength of the balance term. Default: 1 with suspects, else 0.2 (weigh: 1).",
             rich_help_panel="Method",
         ),
     ] = None
     spread_strength: Annotated[
         float | None,
         Option(
-            help="What unequal weights cost. Default: 0.1 with suspects, else 0.3 (weigh: 0.1).",
+            help="Penalty on unequal weights. Default: 0.1 with suspects, else 0.3 (weigh: 0.1).",
             rich_help_panel="Method",
         ),
     ] = None
@@ -209,7 +211,8 @@ class StrengthOptions:
         float | None,
         Option(
             metavar="SHARE",
-            help="Hold the effective size at or above this share, inside the fit.",
+            help="Lower bound on the effective sample size, as a share of the rows; a constraint "
+            "of the fit.",
             rich_help_panel="Method",
         ),
     ] = None
@@ -217,25 +220,25 @@ class StrengthOptions:
         Names,
         Option(
             metavar="C:VALUE=SHARE",
-            help="A known share of the population, of a value of column C: race:White=0.64. "
-            "Repeatable.",
+            help="Known population share of a value of column C: race:White=0.64. Repeatable.",
             rich_help_panel="Method",
         ),
     ] = None
     bins: Annotated[
-        int, Option(help="Quantile bins of a number column.", rich_help_panel="Method")
+        int, Option(help="Number of quantile bins of a numeric column.", rich_help_panel="Method")
     ] = 5
     tol: Annotated[
         float | None,
         Option(
-            help="Done when a round brings less than this. Default: 1e-4, with --runs 1e-3.",
+            help="Tolerance: stop when an iteration improves the objective by less than this. "
+            "Default: 1e-4, with --runs 1e-3.",
             rich_help_panel="Method",
         ),
     ] = None
     threads: Annotated[
         int | None,
         Option(
-            help="Default: one per core. The result does not depend on it.",
+            help="Number of threads. Default: one per core. The result does not depend on it.",
             rich_help_panel="Method",
         ),
     ] = None
@@ -243,17 +246,20 @@ class StrengthOptions:
 
 @dataclass(frozen=True)
 class EncodingOptions:
-    """How a table becomes numbers."""
+    """Encoding of tables."""
 
     max_categories: Annotated[
         int | None,
-        Option(help="Values of a category beyond so many are joined.", rich_help_panel="Method"),
+        Option(
+            help="Keep at most this many values of a category and pool the others.",
+            rich_help_panel="Method",
+        ),
     ] = None
     category: Annotated[
         Names,
         Option(
             metavar="COLUMN",
-            help="Its numbers are codes, not amounts. Repeatable; * as in --drop.",
+            help="Treat this numeric column as categorical. Repeatable; * as in --drop.",
             rich_help_panel="Method",
         ),
     ] = None
@@ -261,7 +267,7 @@ class EncodingOptions:
         NumberScale,
         Option(
             metavar="WORD",
-            help="How numbers are made comparable: robust = quartiles, sd, none.",
+            help="Scaling of numeric columns: robust (by quartiles), sd, none.",
             rich_help_panel="Method",
         ),
     ] = NumberScale.robust
@@ -270,7 +276,7 @@ class EncodingOptions:
 @dataclass(frozen=True)
 class SeedOptions:
     seed: Annotated[
-        int, Option(help="Of the random number generator.", rich_help_panel="Method")
+        int, Option(help="Seed of the random number generator.", rich_help_panel="Method")
     ] = 0
 
 
@@ -285,12 +291,12 @@ def number_or_auto(value: Any) -> Any:
     try:
         return int(str(value))
     except ValueError:
-        raise typer.BadParameter(f"{value!r} is not a whole number, nor auto.") from None
+        raise typer.BadParameter(f"{value!r} should be an integer or auto.") from None
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """One fit, or many put together."""
+    """One fit, or a consensus of several runs."""
 
     clusters: Annotated[
         str,
@@ -299,14 +305,14 @@ class RunOptions:
             "-k",
             metavar="NUMBER",
             parser=number_or_auto,
-            help="Number of clusters; auto: chosen by the data, of 2 to 12 (with --runs).",
+            help="Number of clusters; auto: selected from 2 to 12 (with --runs).",
         ),
     ] = 8  # type: ignore[assignment]
     runs: Annotated[
         int,
         Option(
-            help="Put so many runs together (20 serve well): steadier groups, and a confidence "
-            "for each row. 0: one fit from --n-init starts.",
+            help="Number of runs of a consensus (20 is a good value), which gives more stable "
+            "clusters and a confidence for each row. 0: one fit with --n-init initializations.",
             rich_help_panel="Method",
         ),
     ] = 0
@@ -314,13 +320,13 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class InitOptions:
-    """How the clusters are found."""
+    """Parameters of the clustering."""
 
     cluster_on: Annotated[
         ClusterOn,
         Option(
             metavar="WORD",
-            help="Whether suspects count in the distance: non_suspects = no, all = yes.",
+            help="Columns of the distance: non_suspects, or all (suspects included).",
             rich_help_panel="Method",
         ),
     ] = ClusterOn.non_suspects
@@ -328,8 +334,8 @@ class InitOptions:
         Adjust,
         Option(
             metavar="WORD",
-            help="How suspects are neutralised: weights; effects = what they add to other columns "
-            "is taken out; both; auto = weights, with --runs both.",
+            help="How bias is corrected: weights; effects (of the suspects on other columns are "
+            "removed); both; auto (weights, with --runs both).",
             rich_help_panel="Method",
         ),
     ] = Adjust.auto
@@ -337,52 +343,56 @@ class InitOptions:
         Init,
         Option(
             metavar="WORD",
-            help="How a start is drawn: partition, random, k-means++ or principal.",
+            help="Initialization: partition, random, k-means++ or principal.",
             rich_help_panel="Method",
         ),
     ] = Init.partition
     n_init: Annotated[
         int | None,
         Option(
-            help="Random starts. Default: 10, with --runs 1 for each run.",
+            help="Number of random initializations. Default: 10, with --runs 1 per run.",
             rich_help_panel="Method",
         ),
     ] = None
-    max_iter: Annotated[int, Option(help="Rounds at most.", rich_help_panel="Method")] = 100
+    max_iter: Annotated[
+        int, Option(help="Maximum number of iterations.", rich_help_panel="Method")
+    ] = 100
 
 
 @dataclass(frozen=True)
 class IterOptions:
-    """How long weights alone are learned."""
+    """Iterations of weights without clusters."""
 
-    max_iter: Annotated[int, Option(help="Steps at most.", rich_help_panel="Method")] = 200
+    max_iter: Annotated[
+        int, Option(help="Maximum number of iterations.", rich_help_panel="Method")
+    ] = 200
 
 
 @dataclass(frozen=True)
 class CheckpointOptions:
-    """How a long fit survives a kill."""
+    """Checkpoints of a long fit."""
 
     checkpoint: Annotated[
         str | None,
         Option(
             metavar="FILE",
-            help="Note once a minute where the fit stands; after a kill the same command goes on "
-            "from there and ends the same. The file is removed at the end.",
-            rich_help_panel="Session",
+            help="Save the state of the fit once a minute; after an interruption the same command "
+            "resumes there, with the same result. The file is removed at the end.",
+            rich_help_panel="Run",
         ),
     ] = None
 
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """When a run that went through is a failure."""
+    """Checks of a completed run."""
 
     min_effective_sample_size: Annotated[
         float | None,
         Option(
             metavar="SHARE",
-            help="Exit code 1 if the effective size is below.",
-            rich_help_panel="CheckOptions",
+            help="Exit code 1 if the effective sample size is below this share.",
+            rich_help_panel="Checks",
         ),
     ] = None
     fail_on: Annotated[
@@ -390,7 +400,7 @@ class CheckOptions:
         Option(
             metavar="WORD",
             help="Exit code 1 if the verdict is this or worse: harmed or no-effect.",
-            rich_help_panel="CheckOptions",
+            rich_help_panel="Checks",
         ),
     ] = None
 
@@ -420,9 +430,7 @@ class LabelOptions:
 class WeightOptions:
     weights: Annotated[
         str | None,
-        Option(
-            metavar="FILE", help="Weight of each row, like --labels.", rich_help_panel="Outputs"
-        ),
+        Option(metavar="FILE", help="Weight of each row; as --labels.", rich_help_panel="Outputs"),
     ] = None
 
 
@@ -438,37 +446,37 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """How the run speaks, and where its options come from."""
+    """Terminal output, and the file with options."""
 
     config: Annotated[
         str | None,
         Option(
             metavar="FILE",
-            help="Options from a TOML file (k = 5 is written clusters = 5); the command line "
-            "wins. Paths in it are seen from its folder.",
-            rich_help_panel="Session",
+            help="Options from a TOML file (clusters = 5 for -k 5); the command line takes "
+            "precedence. Paths are relative to its folder.",
+            rich_help_panel="Run",
             is_eager=True,
             callback=on_config,
         ),
     ] = None
     json: Annotated[
         bool,
-        Option("--json", help="One json document on standard output.", rich_help_panel="Session"),
+        Option("--json", help="One JSON document on standard output.", rich_help_panel="Run"),
     ] = False
     quiet: Annotated[
-        bool, Option("--quiet", "-q", help="Say nothing but errors.", rich_help_panel="Session")
+        bool, Option("--quiet", "-q", help="Print errors only.", rich_help_panel="Run")
     ] = False
     debug: Annotated[
-        bool, Option("--debug", help="Show the traceback of an error.", rich_help_panel="Session")
+        bool, Option("--debug", help="Show the traceback of an error.", rich_help_panel="Run")
     ] = False
 
 
 def flattened(body: Callable[..., int], call: Callable[..., int]) -> Callable[..., int]:
-    """Let a function `body(run, ...)` whose parameters are groups be read by typer.
+    """Convert `body(run, ...)`, whose parameters are option groups, to a function for typer.
 
-    A parameter annotated with one of the dataclasses above stands for all its fields; the context
-    and the options of Talk are added. `call(context, talk, given)` gets the groups put together
-    again, as keyword arguments for body.
+    A parameter annotated with one of the dataclasses above is replaced by all its fields; the
+    context and the OutputOptions are added. `call(context, talk, given)` receives the reassembled
+    groups as keyword arguments for body.
     """
     hints = get_type_hints(body, include_extras=True)
     own = {n: p for n, p in inspect.signature(body).parameters.items() if n != "run"}

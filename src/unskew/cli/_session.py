@@ -1,4 +1,4 @@
-"""One run of a verb: its voice, its inputs, its outputs, its record."""
+"""State of one command: terminal, inputs, outputs, record of the run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPORTS = (".html", ".htm", ".md", ".json")
 
 
 class Session:
-    """What a verb is given beside its own options."""
+    """Passed to each command together with its own options."""
 
     def __init__(self, context: typer.Context, talk: OutputOptions):
         self.verb = context.command.name or ""
@@ -46,7 +46,7 @@ class Session:
 
     @contextlib.contextmanager
     def about(self, name: str) -> Iterator[None]:
-        """Errors of the library about data or options, with the file they are about."""
+        """Re-raise library errors about data or options with the name of the file."""
         try:
             yield
         except FileError:
@@ -66,7 +66,7 @@ class Session:
         checkpoint: str | None = None,
         record: bool = True,
     ) -> Iterator[None]:
-        """Check every output before the work; what was written appears at the end, together."""
+        """Check every output before the computation; all files are moved into place at the end."""
         tables = tables or {}
         config = self.talk.config
         with Outputs((*inputs, *([config] if config else []))) as outputs:
@@ -103,7 +103,7 @@ class Session:
 
     def write(self, flag: str, path: str, content: Any) -> None:
         if self._outputs is None:
-            raise RuntimeError(f"{flag}: outputs are written inside Run.outputs")
+            raise RuntimeError(f"{flag}: outputs should be written inside Session.outputs")
         self._outputs.write(path, content)
         if path != "-":
             self.written[flag.removeprefix("--")] = path
@@ -114,7 +114,7 @@ class Session:
         if place is None:
             return
         if config is not None and same_file(place, config):
-            # Repeating a recorded run: the record stays as it is, or would no longer be true.
+            # A recorded run is repeated: its record is kept, and should match this run.
             with open(config, "rb") as file:
                 before = tomllib.load(file)
             text = _config.run_text(self.verb, self.configuration, [], place.parent)
@@ -123,8 +123,8 @@ class Session:
             now.pop(_config.RECORD, None)
             if before != now:
                 raise FileError(
-                    f"{place}: the record of this run would overwrite its --config, which says "
-                    "something else; give another name to the output or to the file"
+                    f"{place}: the record of this run would overwrite its --config, which has "
+                    "other options; rename the output or the --config file"
                 )
             return
         outputs.claim(place, "the record of the run")

@@ -1,4 +1,4 @@
-"""Results for people (tables in a terminal) and for machines (plain values for json)."""
+"""Results as tables for the terminal and as plain values for JSON."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ._inputs import Study
 
 COLOURS = {"helped": "green", "no effect": "yellow", "harmed": "red", "yes": "green",
            "maybe": "yellow", "no": "yellow"}  # fmt: skip
-# Share of the imbalance that weights left, from which on the effects are worth a hint.
+# Above this share of remaining imbalance, --adjust both is suggested.
 MUCH_LEFT = 0.3
 MEASURES = {"cramers_v": "Cramér's V", "eta": "correlation ratio", "r": "|r|"}
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, arrays and numbers of numpy as what json knows; not finite becomes null."""
+    """Convert dataclasses, arrays and numpy scalars for JSON; non-finite numbers become null."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, dict):
@@ -81,13 +81,13 @@ def fitted(estimator: Any, seconds: float) -> dict[str, Any]:
         result["n_clusters"] = estimator.n_clusters_
         result["stability"] = estimator.stability_
         result["confidence"] = float(estimator.confidence_.mean())
-        result["choice"] = estimator.choice_  # of the number of clusters, None where it was given
+        result["choice"] = estimator.choice_  # selection of n_clusters; None if it was given
     if hasattr(estimator, "labels_"):
         result["clusters"] = estimator.cluster_summary_
     return plain(result)
 
 
-# ------------------------------------------------------------------------------------ for people
+# --------------------------------------------------------------------------------------- terminal
 
 
 def _facts() -> Table:
@@ -128,7 +128,7 @@ def _columns_line(study: Study, estimator: Any) -> str:
     parts = [
         f"{count} {kind if count == 1 else plural.get(kind, kind)}" for kind, count in kinds.items()
     ]
-    return f"{len(study.names):,}" + (f": {', '.join(parts)}" if parts else ", taken as they are")
+    return f"{len(study.names):,}" + (f": {', '.join(parts)}" if parts else ", not encoded")
 
 
 def _written(grid: Table, written: dict[str, str]) -> None:
@@ -146,13 +146,13 @@ def fit_summary(
     info = described(study, estimator)
     if info["ignored"]:
         left_out = [f"{name} ({why})" for name, why in info["ignored"].items()]
-        grid.add_row("left out", _several(left_out))
+        grid.add_row("ignored", _several(left_out))
     if info["suspects"]:
         grid.add_row("suspects", _several(info["suspects"]))
     grid.add_row(
         "effective size",
         f"{estimator.effective_sample_size_:.2f} "
-        f"({len(study):,} rows count as {estimator.kish_size_:,.0f})",
+        f"({len(study):,} rows are equivalent to {estimator.kish_size_:,.0f})",
     )
     before, after = estimator.initial_imbalance_, estimator.imbalance_
     left = f" ({after / before:.0%} left)" if before > 0 else ""
@@ -161,21 +161,22 @@ def fit_summary(
     if hasattr(estimator, "stability_"):
         voting, of_whom = _voting(estimator), ""
         if voting < estimator.n_runs:
-            of_whom = f"; they end in different groups, so only the best {voting} vote"
+            of_whom = f"; they found different solutions, so only the best {voting} vote"
         sure = f"mean confidence of a row {estimator.confidence_.mean():.2f}"
         agreement = (
-            f"two of them agree at {estimator.stability_:.2f} (1 = the same groups){of_whom}"
+            f"mean agreement of two runs {estimator.stability_:.2f} (1 = the same clusters)"
+            f"{of_whom}"
         )
         if estimator.n_runs == 1:
             agreement, sure = (
-                "which has no other to agree with",
-                "--runs 20 tells how sure the groups are",
+                "so agreement is undefined",
+                "--runs 20 estimates the stability of the clusters",
             )
         grid.add_row("runs", f"{estimator.n_runs}, {agreement}; {sure}")
         if estimator.choice_ is not None:
             tried = [f"{each.value:g}" for each in estimator.choice_.candidates]
-            found_k = f"{estimator.n_clusters_}, chosen of {tried[0]} to {tried[-1]}"
-            grid.add_row("clusters", f"{found_k} by the {estimator.choice_.criterion}")
+            found_k = f"{estimator.n_clusters_}, selected from {tried[0]} to {tried[-1]}"
+            grid.add_row("clusters", f"{found_k} by {estimator.choice_.criterion}")
     parts: list[Any] = [grid]
     if getattr(estimator, "choice_", None) is not None:
         parts.append(_candidates(estimator.choice_))
@@ -186,16 +187,16 @@ def fit_summary(
         ending.add_row("verdict", _verdict_line(found.verdict.word, found.verdict.sentence))
     if _effects_are_left(study, estimator):
         ending.add_row(
-            "next",
-            "weights leave much of the imbalance here; --adjust both also takes out what the "
-            "suspects add to other columns",
+            "hint",
+            "much of the imbalance remains; --adjust both also removes the effects of the "
+            "suspects on other columns",
         )
     _written(ending, written)
     return Group(*parts, ending)
 
 
 def _effects_are_left(study: Study, estimator: Any) -> bool:
-    """Whether suspects were neutralised by weights alone, and these did not get far."""
+    """Whether only weights were used and much of the imbalance remains."""
     if not study.suspects or getattr(estimator, "adjust", None) != "weights":
         return False
     dense = not hasattr(study.X, "tocsr")  # effects would make a sparse matrix dense
@@ -204,7 +205,7 @@ def _effects_are_left(study: Study, estimator: Any) -> bool:
 
 def _candidates(choice: Any) -> Table:
     table = _listing(
-        ("clusters tried", "right"), ("silhouette", "right"), ("two runs agree", "right"),
+        ("clusters tried", "right"), ("silhouette", "right"), ("stability", "right"),
         ("explained variance", "right"),
     )  # fmt: skip
     for each in choice.candidates:
@@ -217,7 +218,7 @@ def _candidates(choice: Any) -> Table:
 def _clusters(estimator: Any) -> Table:
     table = _listing(
         ("cluster", "right"), ("rows", "right"), ("share", "right"), ("weighted", "right"),
-        ("marked by", "left"),
+        ("largest differences", "left"),
     )  # fmt: skip
     for each in estimator.cluster_summary_:
         marks = [f"{f['feature']} {f['difference']:+.1f}" for f in each["features"][:4]]
@@ -241,13 +242,13 @@ def predicted(table: Any, sizes: np.ndarray, written: dict[str, str]) -> Group:
 
 def audit_summary(found: Any, written: dict[str, str]) -> Group:
     grid = _facts()
-    used = "" if found.n_rows_used == found.n_rows else f" ({found.n_rows_used:,} looked at)"
+    used = "" if found.n_rows_used == found.n_rows else f" ({found.n_rows_used:,} sampled)"
     grid.add_row("rows", f"{found.n_rows:,}{used}")
     grid.add_row("columns", f"{found.n_columns:,}")
     grid.add_row(
-        "typical tie",
-        f"{found.typical_difference:.2f} standard deviations; chance alone gives "
-        f"{found.by_chance:.2f}",
+        "mean difference",
+        f"{found.typical_difference:.2f} standard deviations; {found.by_chance:.2f} expected by "
+        "chance",
     )
     parts: list[Any] = [grid]
     if found.pairs:
@@ -265,14 +266,14 @@ def audit_summary(found: Any, written: dict[str, str]) -> Group:
             )
         parts.append(pairs)
     if found.notices:
-        notices = _listing(("look at", "left"), ("why", "left"))
+        notices = _listing(("notice", "left"), ("reason", "left"))
         for notice in found.notices[:12]:
             notices.add_row(Text(notice.column), Text(notice.sentence))
         if len(found.notices) > 12:
             notices.add_row("...", f"{len(found.notices) - 12} more; --report has all")
         parts.append(notices)
     ending = _facts()
-    ending.add_row("worth it", _verdict_line(found.worth.word, found.worth.sentence))
+    ending.add_row("worthwhile", _verdict_line(found.worth.word, found.worth.sentence))
     _written(ending, written)
     return Group(*parts, ending)
 
@@ -282,11 +283,11 @@ def comparison_summary(found: Any, written: dict[str, str]) -> Group:
     table = _listing(
         ("method", "left"),
         ("explained\nvariance", "right"),
-        *((f"follows\n{name}", "right") for name in suspects),
+        *((f"assoc.\n{name}", "right") for name in suspects),
         ("effective\nsize", "right"),
         ("imbalance\nleft", "right"),
         ("silhouette", "right"),
-        ("like\nk-means", "right"),
+        ("ARI with\nk-means", "right"),
     )
     table.padding = (0, 1, 0, 0)
     for column in table.columns[1:]:

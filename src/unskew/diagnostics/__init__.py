@@ -1,12 +1,12 @@
-"""Numbers about a fit, a table or several methods, and a plain verdict.
+"""Diagnostics of a fit, a table or several methods, with a verdict.
 
-    diagnose(model, X)       what the weights did, and whether that helped
-    verdict(model, X)        only whether it helped, in a word, a sentence and reasons
+    diagnose(model, X)       effect of the weights on balance and clusters, with a verdict
+    verdict(model, X)        only the verdict: a word, a sentence and reasons
     audit(X)                 before any clustering: which columns predict each other
-    compare(X, n_clusters)   DCKM beside what one would do instead
+    compare(X, n_clusters)   DCKM compared with baselines
 
-Each returns frozen dataclasses of plain numbers, strings and tuples; `dataclasses.asdict` makes
-them json. `unskew.plots` draws them, `unskew.report` writes them down.
+Each returns frozen dataclasses of plain numbers, strings and tuples, which `dataclasses.asdict`
+converts for JSON. `unskew.plots` plots them, `unskew.report` writes reports of them.
 """
 
 from ._audit import audit

@@ -1,4 +1,4 @@
-"""audit: is a table worth decorrelating, and which columns look like traces of its collection."""
+"""audit: whether decorrelating a table is worthwhile, and which columns reflect its collection."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ MAX_AUDIT_PAIRS = 200
 MAX_AUDIT_COLUMNS = 5000
 MAX_NOTICES = 12
 MAX_MISSING = 3
-# A column predicts another when a difference is this large and so many standard errors from 0.
+# A column predicts another if a difference exceeds PREDICTS and SURE standard errors.
 PREDICTS = 0.2
 SURE = 3.0
-# It is noticed when it predicts this share of the other columns, by kind, or less if its name
-# is telling. Numbers are not noticed: what is measured is often a matter of degree.
+# A column is reported if it predicts this share of the other columns, by kind, or a smaller share
+# if its name is informative. Numbers are not reported: they are often measurements of the subject.
 WIDE = {"category": 0.5, "date": 0.5, "two-valued": 0.6, "ordered": 0.6}
 WIDE_BY_NAME = 0.2
 MIN_OTHERS = 3
-# So many columns that differ by a number only are a family.
+# At least this many columns whose names differ only by a number form a family.
 MIN_FAMILY = 3
-# One value in so many rows: near-constant.
+# A column with one value in more than this share of the rows is near-constant.
 SAME = 0.99
-# A trace in no more than this share of the columns can be cut out by hand.
+# If the suspects affect at most this share of the columns, those can be dropped by hand.
 NARROW_REACH = 0.1
-# Words in names that speak of the collection. Not "year": half of all questions are about one.
+# Words in column names that indicate data collection. Not "year", which is too common in surveys.
 INFORMATIVE = {
     "batch", "campaign", "center", "centre", "channel", "clinic", "cohort", "device", "hospital",
     "interviewer", "lab", "laboratory", "machine", "operator", "plate", "platform", "rater",
@@ -51,21 +51,22 @@ def audit(
     random_state: int | None = None,
     feature_names: Any = None,
 ) -> Audit:
-    """Look at a table before any clustering: which columns predict each other, and is it worth it.
+    """Audit a table before any clustering: which columns predict each other, and whether
+    decorrelation is worthwhile.
 
     Parameters
     ----------
     X : pandas, polars or pyarrow table, array, CSR matrix, or a file or reader as in DCKM.fit
     suspects : names, indices, mask or None
-        Columns through which bias may have come in. ``worth`` is then about their ties to the
-        other columns.
+        Nuisance (batch) columns through which the bias came in: site, scanner, channel. If given,
+        ``worth`` is about their associations with the other columns.
     sample_weight : array (n,) or None
         Design weights.
     encoder : TableEncoder or None
         None: one that keeps the 20 most frequent values of a category. Text columns that are
-        identifiers are noticed and left out of everything else.
+        identifiers are reported and excluded from all other results.
     random_state : int or None
-        Draws the rows where there are more than 100,000 (fewer of wide ones); None is 0.
+        Seed of the subsample of data with more than 100,000 rows (fewer if wide); None means 0.
     feature_names : list or None
         Names for the columns of an array; None: column 0, column 1, ...
 
@@ -89,14 +90,16 @@ def audit(
     if len(view.source_names) > MAX_AUDIT_COLUMNS:
         raise ValueError(
             f"X has {len(view.source_names)} columns; an audit compares every pair of them and "
-            f"takes at most {MAX_AUDIT_COLUMNS}. Leave some out"
+            f"accepts at most {MAX_AUDIT_COLUMNS}. Select a subset of the columns"
         )
     named = np.zeros(0, dtype=np.intp)
     if suspects is not None:
         named = find_sources(suspects, view)
         if named.size in (0, len(view.source_names)):
             which = "no column" if named.size == 0 else "every column"
-            raise ValueError(f"suspects={suspects!r} names {which}; it should name some")
+            raise ValueError(
+                f"suspects={suspects!r} names {which}; it should name at least one, but not all"
+            )
     associations = _measure_associations(view, named)
     notices = (
         *aside,
@@ -105,7 +108,7 @@ def audit(
         *_informative_missing(view, associations),
     )
     if view.cut:
-        notes.append("There are so many columns that only those that vary most were compared.")
+        notes.append("Because of the number of columns, only those of largest variance were used.")
     names = tuple(view.source_names[s] for s in named)
     order = np.argsort(-associations.reach, kind="stable")
     shown_weight = sample_weight is not None
@@ -141,7 +144,7 @@ def _arguments(suspects: Any, weighted: bool) -> str:
 
 # ------------------------------------------------------------------------------------ identifiers
 def _set_identifiers_aside(X: Any) -> tuple[Any, tuple[Notice, ...]]:
-    """The table without text that names rows, and a notice of each identifier."""
+    """The table without text columns that are identifiers, and a notice for each identifier."""
     frame = as_frame(X)
     if frame is None:
         return X, ()
@@ -166,31 +169,36 @@ def _set_identifiers_aside(X: Any) -> tuple[Any, tuple[Notice, ...]]:
                 and bool((known == np.floor(known)).all())
             )
         if is_text or whole:
-            left = "; left out here" if is_text else ""
+            left = "; it was excluded" if is_text else ""
             notices.append(
                 Notice(
                     str(name), "identifier",
                     f"“{name}” has {different:,} different values in {known.size:,} rows{left}. "
-                    "Leave it out of a clustering.",
+                    "Exclude it from a clustering.",
                     None,
                 )
             )  # fmt: skip
         if not is_text:
             keep.append(name)
     if not keep:
-        raise ValueError(f"every column of X names rows ({len(frame.columns)} of them)")
+        raise ValueError(f"all {len(frame.columns)} columns of X are identifiers")
     if len(keep) == len(frame.columns):
         return X, tuple(notices)
     return frame.select(keep).to_native(), tuple(notices)
 
 
-# ------------------------------------------------------------------------------------------- ties
+# ----------------------------------------------------------------------------------- associations
 class Associations(NamedTuple):
-    """typical, by_chance: over all pairs, or over those of a suspect and another column.
+    """Associations of the source columns.
 
-    between  largest |D| of source f (line) under source s (column); sure where beyond chance
+    typical, by_chance
+             mean |D| and its expectation under independence, over all pairs, or over the pairs of
+             a suspect and another column
+    between  largest |D| of source f (row) under source s (column)
+    sure     whether it is beyond chance
+    reach    share of the other columns that a source predicts
     touched  share of the other columns that some suspect predicts
-    gaps     source -> reach of its missing values alone
+    missing  source -> reach of its missing values alone
     """
 
     typical: float
@@ -230,7 +238,7 @@ def _measure_associations(view: View, named: np.ndarray) -> Associations:
             source = int(of_j[j])
             hit = np.unique(of_k[beyond[:, j] & (of_k != source)]).size
             missing[source] = hit / max(S - 1, 1)
-        beyond[:, missing_indicator] = False  # what a gap tells is noticed by itself
+        beyond[:, missing_indicator] = False  # missing values have notices of their own
         _, _, certain = _measure.largest_by_source(view, pairs, beyond.astype(np.float64))
         sure[np.ix_(fs, ts)] = certain > 0
     np.fill_diagonal(between, 0.0)
@@ -255,7 +263,7 @@ def _measure_associations(view: View, named: np.ndarray) -> Associations:
 
 
 def _missing_indicators(view: View) -> np.ndarray:
-    """Encoded columns that say "is missing": of numbers, and of categories where it is a value."""
+    """Mask of the encoded columns that indicate missing values, of numbers and of categories."""
     notes = view.design.column_map.is_indicator.copy()
     if view.encoder is not None:
         for k, source in enumerate(view.sources):
@@ -284,8 +292,8 @@ def _describe_pairs(view: View, associations: Associations) -> tuple[AuditedPair
 
 
 def _associate(view: View, one: SourceValues, other: SourceValues) -> tuple[str, float]:
-    """|r| of two quantities, eta of a category and a quantity, Cramer's V of two categories; of the
-    rows that have both."""
+    """|r| of two numbers, eta of a category and a number, Cramer's V of two categories; over the
+    rows in which both are observed."""
     if one.kind == "eta":
         one, other = other, one
     a = np.where(one.known & other.known, view.a, 0.0)
@@ -299,7 +307,7 @@ def _associate(view: View, one: SourceValues, other: SourceValues) -> tuple[str,
 
 # ---------------------------------------------------------------------------------------- notices
 def _near_constant(view: View) -> list[Notice]:
-    """Columns in which one value has nearly all rows, and those that were left out as constant."""
+    """Columns in which one value has nearly all rows, and those excluded because constant."""
     notices = []
     ignored = {} if view.encoder is None else view.encoder.ignored_
     for name, why in ignored.items():
@@ -332,13 +340,13 @@ def _wide_reach(view: View, associations: Associations) -> list[Notice]:
         kind = view.kinds.get(name)
         if kind is None:
             kind = "two-valued" if view.design.stats.two_valued[view.sources == s].all() else ""
-        # One of a numbered family (lab1, lab2, ...) is a measurement, whatever it is called.
+        # Members of a numbered family (lab1, lab2, ...) are measurements, whatever their name.
         family = families[_stem(name)] >= MIN_FAMILY
         telling = bool(INFORMATIVE & _words_of(name)) and view.encoder is not None and not family
         wide = kind in WIDE and reach >= WIDE[kind]
         if not wide and not (telling and reach >= WIDE_BY_NAME):
             continue
-        hint = ", and its name speaks of how data are collected" if telling else ""
+        hint = ", and its name suggests how the data were collected" if telling else ""
         sentence = f"“{name}” predicts {reach:.0%} of the other columns{hint}."
         found.append((telling, reach, Notice(name, "predicts many columns", sentence, reach)))
     found.sort(key=lambda one: (-one[0], -one[1]))
@@ -346,7 +354,7 @@ def _wide_reach(view: View, associations: Associations) -> list[Notice]:
 
 
 def _stem(name: str) -> str:
-    """A name without the number at its end; as it is without one."""
+    """A name with a number at its end replaced by "#"; other names are unchanged."""
     return re.sub(r"[ _.-]?\d+$", "#", str(name))
 
 
@@ -356,8 +364,8 @@ def _words_of(name: str) -> set[str]:
 
 
 def _informative_missing(view: View, associations: Associations) -> list[Notice]:
-    """Columns whose missing values predict many others: often two ways of collecting. A few, since
-    gaps mostly come in blocks."""
+    """Columns whose missing values predict many others, often because of two collection procedures.
+    At most MAX_MISSING, because values are mostly missing in blocks of columns."""
     found = []
     for source, reach in sorted(associations.missing.items(), key=lambda one: -one[1]):
         if reach >= WIDE_BY_NAME and len(view.source_names) - 1 >= MIN_OTHERS:
@@ -371,46 +379,46 @@ def _informative_missing(view: View, associations: Associations) -> list[Notice]
 def _worth(
     view: View, associations: Associations, suspects: tuple[str, ...], notices: tuple
 ) -> Verdict:
-    """Whether decorrelation has something to do here: yes, maybe, no."""
+    """Whether decorrelation is worthwhile: yes, maybe, no."""
     what = "the suspects" if len(suspects) != 1 else f"“{suspects[0]}”"
     between = f"{what} and the other columns" if suspects else "columns"
     reasons = [
-        f"A typical difference between {between} is {associations.typical:.2f} standard "
-        f"deviations; chance alone gives {associations.by_chance:.2f}.",
+        f"The mean difference between {between} is {associations.typical:.2f} standard "
+        f"deviations; {associations.by_chance:.2f} is expected by chance.",
         f"{associations.n_above:,} of {associations.n_pairs:,} pairs of columns differ by more "
         f"than {BALANCED}.",
-        f"{kish_size(view.a):,.0f} rows' worth of data in {view.rows.n:,} rows.",
+        f"The effective sample size is {kish_size(view.a):,.0f} of {view.rows.n:,} rows.",
     ]
     if associations.typical <= max(BALANCED / 2, BEYOND_CHANCE * associations.by_chance):
         sentence = (
             f"{what.capitalize() if suspects else 'The columns'} hardly "
             + ("predict the other columns" if suspects else "predict each other")
-            + ": there is nothing to decorrelate, ordinary k-means will do."
+            + ": there is nothing to decorrelate, and k-means is sufficient."
         )
         return Verdict("no", sentence, tuple(reasons))
     if suspects:
-        reasons.append(f"{associations.touched:.0%} of the other columns carry a trace of {what}.")
+        reasons.append(f"{associations.touched:.0%} of the other columns depend on {what}.")
         if associations.touched <= NARROW_REACH:
             sentence = (
-                f"Only {associations.touched:.0%} of the other columns carry a trace of {what}: "
-                "try leaving those out first, and compare."
+                f"Only {associations.touched:.0%} of the other columns depend on {what}: drop "
+                "those columns first, and compare."
             )
             return Verdict("maybe", sentence, tuple(reasons))
         sentence = (
-            f"{associations.touched:.0%} of the other columns carry a trace of {what}: leaving "
-            f"{'it' if len(suspects) == 1 else 'them'} out would not remove that, so decorrelating "
-            "is worth a try."
+            f"{associations.touched:.0%} of the other columns depend on {what}: dropping "
+            f"{'it' if len(suspects) == 1 else 'them'} would not remove that, so decorrelation is "
+            "worthwhile."
         )
         return Verdict("yes", sentence, tuple(reasons))
     wide = [x for x in notices if x.why == "predicts many columns"]
     if wide:
         sentence = (
-            f"Columns predict each other, “{wide[0].column}” the most widely: if that is how the "
-            "data were collected, and not what they are about, name it as a suspect."
+            f"Columns predict each other; “{wide[0].column}” predicts most others. If it describes "
+            "how the data were collected rather than their subject, name it as a suspect."
         )
         return Verdict("maybe", sentence, tuple(reasons))
     sentence = (
-        "Columns predict each other, but none stands out as a trace of how the data were "
-        "collected: decorrelating all pairs could take real groups apart."
+        "Columns predict each other, but no single column seems to reflect how the data were "
+        "collected: decorrelating all pairs could split real clusters."
     )
     return Verdict("maybe", sentence, tuple(reasons))

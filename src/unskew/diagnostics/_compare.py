@@ -1,4 +1,4 @@
-"""compare: DCKM beside what one would do instead; the answer to "why not just drop the column?"."""
+"""compare: DCKM and baselines, such as k-means without the suspects, on the same table."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from ._diagnose import (
 from ._results import Comparison, MethodRow
 from ._view import View, call_of, check_names, settings_of
 
-# Rows among which the silhouette is computed.
+# The silhouette is computed on a subsample of at most this many rows.
 MAX_IN_SILHOUETTE = 2000
 
-# method -> how it is called in tables; the order of the rows.
+# method -> title in tables, in the order of the rows.
 METHODS = {
     "kmeans": ALL,
     "dropped": DROPPED,
     "regressed": REGRESSED,
-    "two-step": "weights first, then k-means",
+    "two-step": "decorrelation weights, then k-means",
     "pca": "principal components, then k-means",
-    "uncorrelated": "repeating columns dropped, then k-means",
+    "uncorrelated": "correlated columns dropped, then k-means",
     "dckm": "unskew (DCKM)",
-    "both": "unskew, effects of suspects too",
+    "both": "unskew, weights and effects of suspects",
 }
-# Those that the verdict knows about.
+# Baselines that the verdict uses.
 BASELINES = ("kmeans", "dropped", "regressed")
 
 
@@ -57,25 +57,27 @@ def compare(
     feature_names: Any = None,
     **dckm_parameters: Any,
 ) -> Comparison:
-    """Several methods on one table, judged by the same numbers.
+    """Compare several clustering methods on one table by the same metrics.
 
-    Explained variance is of the columns that are no suspects; association is Cramer's V (or eta)
-    with each suspect. Both use the design weights only: a method's own weights do not judge it.
+    Explained variance is that of the columns that are not suspects; association is Cramer's V
+    (or eta) with each suspect. Both use the design weights only, not the weights that a method
+    learned.
 
     Parameters
     ----------
     X : pandas, polars or pyarrow table, array, CSR matrix, or a file or reader as in DCKM.fit
-        Of more than 100,000 rows, or 2**25 entries of wide dense ones, so many are drawn and
-        clustered; ``notes`` says so.
+        Data with more than 100,000 rows, or more than 2**25 entries if dense, are subsampled to
+        that size at random; ``notes`` reports it.
     n_clusters : int
     suspects, sample_weight, encoder, random_state
-        As in DCKM. Without suspects nothing can be dropped or regressed out.
+        As in DCKM. Suspects are nuisance (batch) columns through which the bias came in: site,
+        scanner, channel. Without suspects nothing can be dropped or regressed out.
     methods : list of names or None
-        Of METHODS; None means all that apply. DCKM is always among them.
+        Keys of METHODS; None means all that apply. DCKM is always included.
     feature_names : list or None
         Names for the columns of an array; None: column 0, column 1, ...
     **dckm_parameters
-        Further parameters of DCKM; ``init`` and ``n_init`` count for all methods.
+        Further parameters of DCKM; ``init`` and ``n_init`` apply to all methods.
 
     Returns
     -------
@@ -94,7 +96,7 @@ def compare(
     wanted = list(METHODS) if methods is None else list(methods)
     unknown = [name for name in wanted if name not in METHODS]
     if unknown:
-        raise ValueError(f"methods has {unknown[0]!r}, which is not one of {list(METHODS)}")
+        raise ValueError(f"methods has {unknown[0]!r}, which should be one of {list(METHODS)}")
     seed = random_state if isinstance(random_state, (int, np.integer)) else 0
     sample = sample_rows(X, sample_weight, seed)
     X, sample_weight = sample.X, None if sample_weight is None else sample.a
@@ -130,7 +132,7 @@ def compare(
         suspects=view.suspect_names,
         notes=(
             *([] if sample.chosen is None else [sample.note]),
-            f"Silhouettes are of {seen:,} rows, in the columns that are no suspects.",
+            f"Silhouettes are computed on {seen:,} rows and the columns that are not suspects.",
         ),
         settings=settings_of(
             view,
@@ -145,8 +147,11 @@ def compare(
 
 
 def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -> tuple:
-    """method -> (labels, learned weights or None, and where it says so itself the imbalance left);
-    and (title, reason) of what was left out."""
+    """Fit all methods.
+
+    Returns method -> (labels, learned weights or None[, imbalance left if the method itself
+    reports it]), and (title, reason) of each skipped method.
+    """
     which = [METHODS[name] for name in BASELINES if name in wanted]
     titles = {title: name for name, title in METHODS.items()}
     found = fit_baselines(model, view, X, sample_weight, which)
@@ -160,13 +165,13 @@ def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -
         add(titles[title], labels, None)
     skipped = []
     if view.suspects is None:
-        reason = "no suspects are named"
+        reason = "no suspects are given"
         need = ("dropped", "regressed", "both")
         skipped = [(METHODS[name], reason) for name in need if name in wanted]
     how = {"init": model.init, "n_init": model.n_init, "random_state": model.random_state}
     K, matrix = model._K, encoded_matrix(view)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of few rows: the table shows it
+        warnings.simplefilter("ignore", UserWarning)  # low effective size: shown in the table
         warnings.simplefilter("ignore", ConvergenceWarning)
         if "two-step" in wanted:
             method = DecorrelatedKMeans(
@@ -174,7 +179,7 @@ def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -
             ).fit(matrix, sample_weight=view.a)
             add("two-step", method.labels_, method.weights_)
         if "pca" in wanted and sample_weight is not None:
-            skipped.append((METHODS["pca"], "it cannot weigh rows, and design weights are given"))
+            skipped.append((METHODS["pca"], "it does not support the given design weights"))
         elif "pca" in wanted:
             add("pca", PCAKMeans(K, **how).fit(matrix).labels_, None)
         if "uncorrelated" in wanted:
@@ -185,7 +190,8 @@ def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -
             both = clone(model).set_params(adjust="both")
             with nested_progress():
                 both.fit(X, sample_weight=sample_weight)
-            # Of corrected columns, as its own report has it: the view is of those as they are.
+            # Imbalance of the corrected columns, as in its own report; the view has the original
+            # columns.
             left = both.imbalance_ / both.initial_imbalance_ if both.initial_imbalance_ > 0 else 1.0
             add("both", both.labels_, both.weights_, left)
     fitted["dckm"] = (model.labels_, model.weights_)
@@ -213,7 +219,7 @@ def _describe(
 
 
 def _silhouette(view: View, labels: np.ndarray) -> float | None:
-    """Of some rows drawn with seed 0, by design weights; None where it has no meaning."""
+    """Silhouette of a subsample drawn with seed 0, with design weights; None if undefined."""
     present = np.flatnonzero(view.a > 0)
     rows = np.random.default_rng(0).permutation(present)[:MAX_IN_SILHOUETTE]
     count = np.unique(labels[rows]).size

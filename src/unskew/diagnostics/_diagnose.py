@@ -1,4 +1,4 @@
-"""diagnose: what the weights of a fitted model did to its data, and whether that helped."""
+"""diagnose: the effect of a model's weights on balance and clusters, with a verdict."""
 
 from __future__ import annotations
 
@@ -26,24 +26,27 @@ ALL, DROPPED, REGRESSED = (
     "k-means, suspects dropped",
     "k-means, suspects regressed out",
 )
-# Effects of suspects that are listed.
+# Maximum number of effects of suspects that are listed.
 MAX_EFFECTS = 200
 
 
 def diagnose(model: Any, X: Any, sample_weight: Any = None, *, against: bool = True):
-    """Numbers about a fit: weights, imbalance before and after, clusters, rivals, a verdict.
+    """Diagnose a fit: weights, imbalance before and after, clusters, baselines, verdict.
 
     Parameters
     ----------
     model : fitted DCKM, ConsensusDCKM or DecorrelationWeights
     X, sample_weight
-        What the model was fitted to. Of more than 100,000 rows (in memory, a file or a reader),
-        or 2**25 entries of wide dense ones, so many are drawn and looked at; what is said of the
-        weights, and sizes of clusters, is of all rows. ``notes`` says so.
+        The data and design weights of the fit. Data (in memory, a file or a reader) with more
+        than 100,000 rows, or more than 2**25 entries if dense, are subsampled to that size at
+        random; ``notes`` reports it. Statistics of the weights and sizes of the clusters use all
+        rows.
     against : bool, default=True
-        Also cluster by k-means on all columns and, with suspects, without them and after regressing
-        them out, from the model's own starts or more (at least ten of k-means, and the model's
-        groups as well). Without it there is no flow, and the verdict rests on the weights alone.
+        Also fit the baselines: k-means on all columns and, if the model has suspects (nuisance
+        (batch) columns through which the bias came in: site, scanner, channel), k-means without
+        them and after regressing them out. The baselines use the model's initializations, at
+        least ten for k-means, and the model's clusters as one more. If False, there is no flow,
+        and the verdict uses the weights alone.
 
     Returns
     -------
@@ -67,7 +70,7 @@ def diagnose(model: Any, X: Any, sample_weight: Any = None, *, against: bool = T
 
 
 def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
-    """Did the correction help? In a word, a sentence and reasons with numbers; no labels needed.
+    """Assess without true labels whether the correction helped: a word, a sentence and reasons.
 
     The verdict of `diagnose`, without its tables.
 
@@ -75,14 +78,15 @@ def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
     ----------
     model : fitted DCKM, ConsensusDCKM or DecorrelationWeights
     X, sample_weight
-        What the model was fitted to; as in `diagnose`.
+        The data and design weights of the fit, as in `diagnose`.
 
     Returns
     -------
     Verdict
-        ``word`` is "helped", "no effect" or "harmed" (do not use it), against k-means on all
-        columns; ``sentence``; ``reasons``; ``dropping_would_do`` says that k-means without the
-        suspects finds the same groups.
+        ``word`` is "helped", "no effect" or "harmed" (do not use the result), compared with
+        k-means on all columns; ``sentence``; ``reasons``; ``dropping_would_do`` is True if
+        k-means without the suspects (nuisance (batch) columns through which the bias came in:
+        site, scanner, channel) finds the same clusters.
 
     Examples
     --------
@@ -106,8 +110,8 @@ def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
 
 
 class Inspection(NamedTuple):
-    """A fit and the rows of it that are looked at: ``model`` has the labels and weights of these,
-    ``fit_vectors`` those of all rows."""
+    """A fit and the subsample of its rows that is inspected: ``model`` has the labels and weights
+    of the subsample, ``fit_vectors`` those of all rows."""
 
     model: Any
     X: Any
@@ -136,8 +140,8 @@ def inspect_fit(model: Any, X: Any, sample_weight: Any) -> Inspection:
     sample = sample_rows(X, sample_weight, _seed(model))
     if sample.n != model.weights_.size:
         raise ValueError(
-            f"X has {sample.n} rows but the model was fitted to {model.weights_.size}; give the "
-            "rows of the fit, whose weights are looked at"
+            f"X has {sample.n} rows but the model was fitted to {model.weights_.size}; X should "
+            "be the data of the fit"
         )
     few = subset_model(model, sample.chosen)
     weights = None if sample_weight is None else sample.a
@@ -163,7 +167,7 @@ def _describe_baselines(view: View, baselines: dict, labels: Any) -> tuple[Basel
 
 
 def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Diagnostics:
-    """Everything about a fit, given the labels of its rivals (none: {})."""
+    """Diagnostics of a fit, given the labels of its baselines ({} if there are none)."""
     model, view, w, labels = inspection.model, inspection.view, inspection.w, inspection.labels
     imbalance = _measure.measure_imbalance(view, w)
     clusters, marks, projection, flow, own, variance = (), None, None, None, (), None
@@ -212,20 +216,21 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
     )
 
 
-# Starts of k-means, at least (what one would do instead of the model), and where missing values
-# need the slower engine, at most; the model's groups are one more.
+# Minimum number of initializations of the k-means baseline, and maximum where missing values
+# require the slower DCKM solver; the model's clusters are used as one more initialization.
 MIN_INIT, SLOW_INIT = 10, 3
 
 
 def fit_baselines(
     model: Any, view: View, X: Any, sample_weight: Any, which: Any = (ALL, DROPPED, REGRESSED)
 ) -> dict[str, np.ndarray]:
-    """name -> labels of simpler clusterings of the same rows, from the model's starts.
+    """name -> labels of baseline clusterings of the same rows, with the model's initializations.
 
-    Without suspects there is k-means only.
+    Without suspects the only baseline is k-means on all columns.
     """
     found = {}
-    with warnings.catch_warnings():  # said of the model already; a rival with fewer clusters is one
+    # The model's own fit has issued these warnings; a baseline with fewer clusters is still valid.
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
         if ALL in which:
@@ -238,8 +243,9 @@ def fit_baselines(
 
 
 def _plain_kmeans(model: Any, view: View, X: Any, sample_weight: Any, *, drop: bool) -> np.ndarray:
-    """Labels of k-means from the model's starts and from the model's own groups, whichever ends
-    lower: a rival that was merely stuck would flatter the model."""
+    """Labels of k-means, the solution of lower inertia out of two: with the model's
+    initializations, and with the model's clusters as initialization. A baseline that stopped at a
+    poor local minimum would make the model look better than it is."""
     form = view.design.distance.scaling
     if (view.design.column_map.missing_indicator < 0).all() and form is None:
         starts = max(model.n_init, MIN_INIT)
@@ -247,9 +253,9 @@ def _plain_kmeans(model: Any, view: View, X: Any, sample_weight: Any, *, drop: b
         plain = PlainKMeans(model._K, suspects=view.suspects if drop else None, **how)
         X, sample_weight = encoded_matrix(view), view.a
     else:
-        # Missing values, and rows and columns that are scaled, are for our own engine: no balance,
-        # and a price of unequal weights that keeps them at 1. So the verdict is about the
-        # correction, and not about the distance.
+        # Missing values and scaled rows or columns need the distance of DCKM. Without balance,
+        # and with a spread strength that keeps the weights at 1, it is k-means in that distance,
+        # so that the verdict assesses the correction and not the distance.
         plain = DCKM(
             model._K,
             balance_strength=0.0,
@@ -274,27 +280,28 @@ def _inertia(fitted: Any) -> float:
 
 
 def encoded_matrix(view: View) -> Any:
-    """The encoded columns as one float matrix, for methods that know no tables."""
+    """The encoded columns as one float matrix, for methods that do not accept tables."""
     X = view.rows.X
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
 
 
 def fit_regressed(model: Any, view: View) -> RegressOutKMeans:
-    """Missing values hold the mean here: a regression has no other place for them."""
+    """k-means after regressing the suspects out; missing values are imputed by the mean, because
+    least squares needs complete rows."""
     how = {"init": model.init, "n_init": model.n_init, "random_state": model.random_state}
     method = RegressOutKMeans(model._K, suspects=view.suspects, **how)
     return method.fit(encoded_matrix(view), sample_weight=view.a)
 
 
 def _same_distance(view: View) -> str:
-    """The rival that clusters on the columns of the model's own distance."""
+    """The baseline that clusters on the columns of the model's distance."""
     if view.suspects is None or np.isin(view.suspects, view.in_distance).any():
         return ALL
     return DROPPED
 
 
 def _seed(model: Any) -> int:
-    """Of the rows that are drawn for pictures: the model's, where it is a number."""
+    """Seed of the subsamples: the model's random_state if it is an integer, else 0."""
     state = getattr(model, "random_state", None)  # DecorrelationWeights has none
     return int(state) if isinstance(state, (int, np.integer)) else 0
 
@@ -305,7 +312,8 @@ def _convergence(model: Any) -> Convergence:
         for name, values in model.history_.items()
     )
     status = str(model.status_)
-    # The authors' procedure has its number of steps; reaching it is its regular end.
+    # The paper's procedure runs for a fixed number of iterations, so reaching it counts as
+    # convergence.
     regular = model.solver == "paper" and status.startswith("max_iter")
     return Convergence(
         status=status,
@@ -332,7 +340,7 @@ def _evidence(inspection: Inspection, imbalance, own, variance, described, basel
     kept = same = None
     if baseline is not None:
         same = baseline.agreement
-        # Corrected rows have another variance: their groups have no share of k-means' to keep.
+        # The variance of corrected rows differs, so that the ratio to k-means has no meaning.
         if baseline.explained_variance > 0 and not view.corrected:
             kept = variance / baseline.explained_variance
     weighted: dict[str, Any] = {}
@@ -377,14 +385,14 @@ def _evidence(inspection: Inspection, imbalance, own, variance, described, basel
 
 
 def _votes_of(model: Any) -> tuple[int, int, float] | None:
-    """Runs of a consensus, those that vote, and how far two runs agree; None for one run."""
+    """Of a consensus: number of runs, number that vote, agreement of two runs; None for one run."""
     if not hasattr(model, "runs_") or len(model.runs_) < 2:
         return None
     return len(model.runs_), sum(run["votes"] for run in model.runs_), float(model.stability_)
 
 
 def _effects(model: Any) -> tuple[SuspectEffect, ...]:
-    """The largest effects of suspects that the model takes out; none for weights alone."""
+    """The largest effects of suspects that the model removes; empty for weights alone."""
     reasons = getattr(model, "suspect_effects_", None) or ()
     every = [
         SuspectEffect(str(one["suspect"]), str(column), float(effect))
@@ -404,8 +412,8 @@ def _notes(view: View, correlation: Any, projection: Any, imbalance: Any) -> tup
         )
     if projection is not None and len(projection.positions) < projection.n_rows:
         notes.append(
-            f"The picture in two dimensions shows {len(projection.positions):,} of "
-            f"{projection.n_rows:,} rows, drawn from each cluster in proportion."
+            f"The two-dimensional projection shows {len(projection.positions):,} of "
+            f"{projection.n_rows:,} rows, a random sample stratified by cluster."
         )
     if imbalance.n_pairs > len(imbalance.pairs):
         notes.append(
@@ -415,12 +423,12 @@ def _notes(view: View, correlation: Any, projection: Any, imbalance: Any) -> tup
     seen = sum(pairs.n_pairs for pairs in view.pair_blocks)
     if view.cut:
         notes.append(
-            f"There are so many columns that differences were measured on {seen:,} pairs of "
-            "column and group, those of the columns that vary most."
+            f"Because of the number of columns, differences were measured on {seen:,} pairs of "
+            "column and group only, those of the columns of largest variance."
         )
     if correlation.amount_before is None:
         notes.append(
-            f"The amount of correlation was left out: {correlation.n_columns:,} columns are too "
-            "many."
+            f"The amount of correlation was not computed: {correlation.n_columns:,} columns are "
+            "too many."
         )
     return tuple(notes)

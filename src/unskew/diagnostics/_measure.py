@@ -42,26 +42,26 @@ MAX_IN_MAPS = 60
 MAX_IN_PROFILE = 15
 MAX_IN_PROJECTION = 2000
 MAX_CORRELATION_ROWS = 10
-# Rows that are clustered in halves, and untied from suspects, in no more columns than this.
+# Limits on rows and columns of the subsample for stability on halves and the permutation check.
 MAX_IN_HALVES = 2000
 MAX_COLUMNS_IN_HALVES = 5000
-# A change of a column's share between clusters that is worth telling.
+# Smallest change of a column's between-cluster share of the variance that is reported.
 INFLUENCE = 0.02
-# The matrix of all columns is not formed beyond this many.
+# The correlation matrix of all columns is not computed for more columns than this.
 MAX_COLUMNS = 4096
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 
 # ------------------------------------------------------------------------------------- weights
 def describe_weights(fit_vectors: FitVectors) -> Weights:
-    """Of all rows of a fit; those of design weight 0 are absent."""
+    """Statistics of the weights of all rows of a fit with positive design weight."""
     m, w, labels, index = fit_vectors.m, fit_vectors.w, fit_vectors.labels, fit_vectors.index
     present = fit_vectors.a > 0
     own = m[present]
     top = max(2.0, float(np.quantile(own, 0.995)) * 1.1)
     edges = np.linspace(0.0, min(top, max(float(own.max()), 1e-12)), 41)
     counts = np.histogram(np.minimum(own, edges[-1]), edges)[0]
-    # Ties by position, so that the same rows are named each time.
+    # Stable sort: equal weights are ordered by position, so that the result is reproducible.
     order = np.flatnonzero(present)[np.argsort(-own, kind="stable")]
     heavy = np.sort(w)[::-1][: max(1, int(np.ceil(0.01 * present.sum())))]
 
@@ -95,12 +95,13 @@ def describe_weights(fit_vectors: FitVectors) -> Weights:
 
 # ----------------------------------------------------------------------------------- imbalance
 class Imbalance(NamedTuple):
-    """The balance table, by source column and by pair of them.
+    """The balance table, by source column and by pair of source columns.
 
-    typical = mean of |D| over all pairs (not its root mean square, which a few ties that nothing
-    can undo would rule: a question that one site never asked). by_chance is its expectation for
-    independent columns, where D is about normal with variance 1 / (n p (1 - p)) for a group of
-    share p and n = Kish size. balance_left = sum of D**2 after / before.
+    typical = mean of |D| over all pairs. The root mean square would be dominated by a few
+    associations that no weights can remove, such as a question that one site never asked.
+    by_chance is its expectation for independent columns, where D is approximately normal with
+    variance 1 / (n p (1 - p)) for a group of share p and n = Kish size. balance_left = sum of
+    D**2 after / before.
     """
 
     features: tuple[FeatureBalance, ...]
@@ -123,7 +124,7 @@ def group_shares(view: View, treatments: Any, w: np.ndarray) -> np.ndarray:
 
 
 def chance_variance(view: View, pairs: Any) -> np.ndarray:
-    """Variance of D in each column of the rectangle if features and treatments were independent."""
+    """Variance of D in each column of the block if features and treatments were independent."""
     p = group_shares(view, pairs.treatments, view.a)
     spread = p * (1 - p)
     return np.divide(1.0, kish_size(view.a) * spread, out=np.zeros_like(p), where=spread > 1e-12)
@@ -222,7 +223,7 @@ def _strongest_pairs(view: View, long: list) -> tuple[tuple[PairBalance, ...], i
     named = []
     for at in order:
         first, second = divmod(int(key[at]), len(view.source_names))
-        if second in view.suspect_sources:  # a suspect stands first
+        if second in view.suspect_sources:  # name the suspect first
             first, second = second, first
         names = view.source_names[first], view.source_names[second]
         named.append(PairBalance(*names, float(best[0, at]), float(best[1, at])))
@@ -231,10 +232,8 @@ def _strongest_pairs(view: View, long: list) -> tuple[tuple[PairBalance, ...], i
 
 # ------------------------------------------------------------------------------------ clusters
 def explained_variance(view: View, labels: np.ndarray) -> float:
-    """Share of the design-weighted variance of the rest columns that lies between clusters.
-
-    The rest: columns of the distance that are no suspects; a missing value holds the mean.
-    """
+    """Between-cluster share of the design-weighted variance of the columns of the distance that
+    are not suspects, with missing values imputed by the mean."""
     K, rest = int(labels.max()) + 1, view.rest
 
     def sums(tile: Any, a_: np.ndarray, labels_: np.ndarray) -> tuple:
@@ -248,7 +247,7 @@ def explained_variance(view: View, labels: np.ndarray) -> float:
 
 
 def shares_between(view: View, labels: np.ndarray) -> np.ndarray:
-    """For each encoded column the design-weighted share of its variance between clusters."""
+    """For each encoded column the between-cluster share of its design-weighted variance."""
     K = int(labels.max()) + 1
     S, mass = _arrays.add_up(
         view.rows.map(
@@ -263,7 +262,8 @@ def shares_between(view: View, labels: np.ndarray) -> np.ndarray:
 
 
 def influence(view: View, old: np.ndarray, new: np.ndarray, most: int = 3) -> tuple:
-    """(gained, lost): source columns, by name, whose share between clusters changed most."""
+    """(gained, lost): names of the source columns whose between-cluster share of the variance
+    changed most."""
     change = shares_between(view, new) - shares_between(view, old)
     change[view.design.column_map.is_indicator] = 0.0
     by_source: dict[str, float] = {}
@@ -293,13 +293,13 @@ def half_agreement(F: np.ndarray, w: np.ndarray, K: int, seed: int, pairs: int =
 
 
 def draw_rows(view: View, rng: Any) -> np.ndarray:
-    """A few thousand of the rows that have weight, for what is clustered again."""
+    """A random subsample of at most MAX_IN_HALVES rows with positive design weight."""
     return np.sort(rng.permutation(np.flatnonzero(view.a > 0))[:MAX_IN_HALVES])
 
 
 def stabilities(view: View, w: np.ndarray, K: int, seed: int) -> tuple:
-    """Of rows as the model measures and weights them, and of plain k-means on all columns; among
-    a few thousand rows. (None, None) for very wide data, whose rows would have to be dense."""
+    """Stability with the model's distance and weights, and of k-means on all columns, on a
+    subsample. (None, None) for very wide data, which would have to be converted to dense rows."""
     if view.rows.d > MAX_COLUMNS_IN_HALVES:
         return None, None
     rows = draw_rows(view, np.random.RandomState(seed))
@@ -344,8 +344,11 @@ def profile_clusters(
 
 
 def associations(view: View, labels: np.ndarray, w: Any = None) -> tuple[Association, ...]:
-    """Of the clustering with each suspect, by design weights unless others are given: learned ones
-    praise their own model, but untie the suspects as an unbiased sample would."""
+    """Association of the clustering with each suspect, under the design weights by default.
+
+    The learned weights decouple the suspects as an unbiased sample would, but they favour the
+    model that learned them.
+    """
     found = []
     weights = view.a if w is None else w
     for source in view.suspect_sources:
@@ -357,7 +360,8 @@ def associations(view: View, labels: np.ndarray, w: Any = None) -> tuple[Associa
 
 
 def flow_between(view: View, name: str, old: np.ndarray, new: np.ndarray, K: int) -> Flow:
-    """Rows by old and new cluster; old ones take the number of the new one they share most with."""
+    """Contingency table of old and new clusters; old clusters are matched to new ones such that
+    the number of shared rows is maximal."""
     present = view.a > 0
     K = max(K, int(old.max()) + 1, int(new.max()) + 1)
     counts = np.zeros((K, K), dtype=np.int64)
@@ -376,15 +380,16 @@ def flow_between(view: View, name: str, old: np.ndarray, new: np.ndarray, K: int
 
 
 def agreement(view: View, first: np.ndarray, second: np.ndarray, w: Any = None) -> float:
-    """Adjusted Rand index; weights, by default those of the design, count as importance, because
-    they have any scale."""
+    """Adjusted Rand index under w (default: design weights), which are importance weights because
+    their scale is arbitrary."""
     weights = view.a if w is None else w
     return adjusted_rand_score(first, second, sample_weight=weights, weight_kind="importance")
 
 
 # --------------------------------------------------------------------- correlation, projection
 def measure_correlation(view: View, w: np.ndarray, largest: np.ndarray, marks: Any) -> Correlation:
-    """Matrices of the columns with the largest differences, ordered by the cluster they mark."""
+    """Correlation matrices of the columns with the largest differences, ordered by the cluster in
+    which each differs most."""
     d = view.rows.d
     amounts: list[float | None] = [None, None]
     if d <= MAX_COLUMNS:
@@ -430,8 +435,8 @@ def correlation_between(first: np.ndarray, second: np.ndarray, w: np.ndarray) ->
 def project(
     view: View, labels: np.ndarray, w: np.ndarray, seed: int, fit_vectors: FitVectors
 ) -> Projection:
-    """At most 2000 rows of positive design weight, each cluster in proportion, at least one row
-    of each that is looked at; components of the columns of the distance under w."""
+    """Projection of at most 2000 rows of positive design weight, stratified by cluster with at
+    least one row each, on the principal components of the columns of the distance under w."""
     rng = np.random.default_rng(seed)
     present = np.flatnonzero(view.a > 0)
     rate = min(1.0, MAX_IN_PROJECTION / present.size)

@@ -1,9 +1,10 @@
-"""Rows as an unbiased sample would have them: given the suspects of other rows.
+"""Permutation check: recovery of clusters on rows whose suspects were permuted.
 
-If some groups are the true ones and the sample was biased, then in the population the suspects do
-not follow the groups. Such a population can be made of the sample: each row gets the suspects of
-another row, drawn at random, and what the suspects add to the other columns, as seen inside the
-groups, moves with them. A clustering that found the groups through the suspects loses them there.
+If a clustering is the true one and the sample was biased, the suspects are independent of the
+clusters in the population. Such a population is simulated from the sample: each row gets the
+suspects of another row, drawn at random, together with their effects on the other columns, as
+estimated within the clusters. A clustering that found its clusters through the suspects does not
+recover them on these rows.
 """
 
 from __future__ import annotations
@@ -18,19 +19,22 @@ from ..metrics import adjusted_rand_score
 from ._measure import MAX_COLUMNS_IN_HALVES, draw_rows
 from ._view import View
 
-# Populations that are drawn; what is found in them is averaged.
+# Number of simulated populations; the adjusted Rand indices are averaged over them.
 N_PERMUTATIONS = 3
-# A share of a two-valued column is not taken for 0 or 1.
+# Probabilities of the upper value of a two-valued column are clipped to this distance from 0, 1.
 MIN_ROWS_PER_GROUP = 0.01
 
 
 class PermutationCheck(NamedTuple):
-    """What a model and k-means find of groups when the suspects are untied from them.
+    """Recovery of clusters by a model and by k-means when the suspects are independent of them.
 
-    own_found, own_found_by_kmeans       of the model's groups (adjusted Rand index)
-    baseline_found, baseline_found_by_kmeans   of the groups of k-means: by the model, by k-means
-    beyond, kmeans_beyond                share of the variance that the suspects leave unexplained
-                                         and the groups explain: the model's, those of k-means
+    own_found, own_found_by_kmeans
+        Adjusted Rand index with the model's clusters: of the model, of k-means.
+    baseline_found, baseline_found_by_kmeans
+        Adjusted Rand index with the clusters of k-means: of the model, of k-means.
+    beyond, kmeans_beyond
+        Share of the variance left unexplained by the suspects that the clusters explain: those
+        of the model, those of k-means.
     """
 
     own_found: float
@@ -42,9 +46,10 @@ class PermutationCheck(NamedTuple):
 
 
 def check_permutation(model: Any, view: View, w: np.ndarray, baseline: np.ndarray, seed: int):
-    """Untied, or None without suspects and for very wide data, whose rows would have to be dense.
+    """A PermutationCheck, or None without suspects and for very wide data, which would have to be
+    converted to dense rows.
 
-    w are the model's weights, rival the labels of k-means on all columns.
+    w are the model's weights, baseline the labels of k-means on all columns.
     """
     if view.suspects is None or view.rows.d > MAX_COLUMNS_IN_HALVES:
         return None
@@ -67,7 +72,7 @@ def check_permutation(model: Any, view: View, w: np.ndarray, baseline: np.ndarra
 
 
 def distance_of_kmeans(model: Any, view: View) -> Distance:
-    """Of k-means on all columns, which measures rows as the model does."""
+    """Distance of k-means on all columns, scaled as in the model."""
     design, form = view.design, view.design.distance.scaling
     every = np.flatnonzero(~design.column_map.is_indicator)
     return scaled_distance(
@@ -82,7 +87,7 @@ def distance_of_kmeans(model: Any, view: View) -> Distance:
 
 
 class NearestMean:
-    """Labels of rows by the nearest weighted mean of groups."""
+    """Assigns rows to the cluster with the nearest weighted mean."""
 
     def __init__(self, distance: Distance, tile: np.ndarray, w: np.ndarray, groups: np.ndarray):
         self.distance, K = distance, int(groups.max()) + 1
@@ -102,10 +107,10 @@ class NearestMean:
 def permute_suspects(
     view: View, tile: np.ndarray, a: np.ndarray, groups: np.ndarray, rng: Any
 ) -> tuple:
-    """(which rows of the tile were taken, those rows with the suspects of others).
+    """(indices of the resampled rows of the tile, those rows with the suspects of other rows).
 
-    What suspects add is linear and the same in all groups. Two-valued columns stay two-valued: as
-    few rows as will do change their value. Missing values stay missing.
+    The effects of the suspects are linear and the same in all clusters. Two-valued columns stay
+    two-valued; the fewest possible rows change their value. Missing values stay missing.
     """
     n, suspects = len(tile), view.suspects
     share = a / a.sum()
@@ -143,8 +148,8 @@ def permute_suspects(
 
 
 def _estimate_effects(X: np.ndarray, Z: np.ndarray, a: np.ndarray, groups: np.ndarray) -> tuple:
-    """(fitted X, B): X on groups and Z, B the part of Z; a little ridge for suspects that follow
-    each other or the groups."""
+    """(fitted X, B): regression of X on clusters and Z, where B are the coefficients of Z; a small
+    ridge penalty handles suspects that are collinear with each other or with the clusters."""
     means_of_X, means_of_Z = (_group_means(M, a, groups) for M in (X, Z))
     Zc, Xc = Z - means_of_Z[groups], X - means_of_X[groups]
     gram = Zc.T @ (a[:, None] * Zc)
@@ -159,8 +164,8 @@ def _group_means(M: np.ndarray, a: np.ndarray, groups: np.ndarray) -> np.ndarray
 
 
 def beyond_suspects(view: View, tile: np.ndarray, a: np.ndarray, groups: np.ndarray) -> float:
-    """Of the variance of the other columns, each of unit variance, that a linear function of the
-    suspects leaves: the share that the groups explain."""
+    """Share of the variance of the other columns, each scaled to unit variance, that the clusters
+    explain out of what a linear function of the suspects leaves unexplained."""
     suspects, notes = view.suspects, view.design.column_map.is_indicator
     rest = np.setdiff1d(np.flatnonzero(~notes), suspects)
     share = a / a.sum()

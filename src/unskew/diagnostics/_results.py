@@ -1,6 +1,6 @@
-"""What is handed out: frozen dataclasses of plain numbers, strings and tuples.
+"""Result classes: frozen dataclasses of plain numbers, strings and tuples.
 
-Every number is finite or None, so that `dataclasses.asdict` is json without NaN. Differences are
+Every number is finite or None, so that `dataclasses.asdict` gives JSON without NaN. Differences are
 standardised mean differences (0.1 = "balanced"); "before" is under the design weights alone,
 "after" under design weights times learned weights.
 """
@@ -14,7 +14,7 @@ from ._verdict import Evidence, Verdict
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the data: position, name in the table's index (or None), weight, cluster."""
+    """A row of the data: position, label in the table's index (or None), weight, cluster."""
 
     position: int
     index: str | None
@@ -24,14 +24,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Weights:
-    """The learned weights (mean 1) and their price.
+    """The learned weights (mean 1) and the loss of effective sample size.
 
-    effective_size  share of the rows that the weights are worth
-    kish_size       number of rows that design weights times learned weights are worth
+    effective_size  effective sample size of the learned weights as a share of the rows
+    kish_size       effective sample size (Kish) of design weights times learned weights
     design_effect   of that product: factor on the variance of a mean
-    unused          rows of weight below 1 % of the mean
-    top_share       share of the total weight on the heaviest 1 % of the rows
-    edges, counts   histogram; the last bin holds everything above its left edge
+    unused          number of rows with a weight below 1 % of the mean
+    top_share       share of the total weight on the 1 % of the rows with the largest weights
+    edges, counts   histogram; the last bin contains everything above its left edge
     """
 
     n_rows: int
@@ -51,11 +51,11 @@ class Weights:
 
 @dataclass(frozen=True)
 class FeatureBalance:
-    """A source column against the columns that it should not predict (the suspects, or all others).
+    """Balance of a source column with those that it should not predict (suspects, or all others).
 
     before, after          largest |standardised difference|
     typical_*              mean of |difference| over all its pairs
-    against                the value or range behind ``before``
+    against                the value or range that attains ``before``
     """
 
     feature: str
@@ -79,11 +79,11 @@ class PairBalance:
 
 @dataclass(frozen=True)
 class Correlation:
-    """Amount of correlation (`metrics.amount_of_correlation`) and the matrices of some columns.
+    """Amount of correlation (`metrics.amount_of_correlation`) and correlation matrices.
 
     names     at most 60 encoded columns, those with the largest differences, ordered by cluster
-    groups    of each of them: the cluster it marks most, None for suspects
-    n_columns encoded columns in all; the amount is over all of them (None if they are too many)
+    groups    for each of them the cluster with the largest difference, None for suspects
+    n_columns number of encoded columns; the amount is over all of them (None if they are too many)
     """
 
     amount_before: float | None
@@ -97,7 +97,7 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Convergence:
-    """How the fit ended, and the objective and its terms after each iteration."""
+    """Status of the fit, and the objective and its terms after each iteration."""
 
     status: str
     converged: bool
@@ -108,9 +108,10 @@ class Convergence:
 
 @dataclass(frozen=True)
 class FeatureProfile:
-    """Mean of a column inside a cluster and in the rest, in the units of the table.
+    """Mean of a column inside a cluster and in the other rows, in the units of the table.
 
-    Weighted as learned, and (``plain_``) by design weights only; None without an observed value.
+    Under the combined weights, and (``plain_``) under the design weights only; None without an
+    observed value.
     """
 
     feature: str
@@ -124,7 +125,8 @@ class FeatureProfile:
 
 @dataclass(frozen=True)
 class ClusterProfile:
-    """A cluster: rows, its share by design weights and by learned weights, what marks it."""
+    """A cluster: number of rows, share by design weights and by learned weights, and the columns
+    in which it differs most from the other rows."""
 
     cluster: int
     size: int
@@ -135,10 +137,10 @@ class ClusterProfile:
 
 @dataclass(frozen=True)
 class Flow:
-    """Rows by k-means cluster (line) and cluster of the model (column), after matching.
+    """Contingency table of k-means clusters (rows) and clusters of the model (columns), matched.
 
-    ``baseline_clusters`` are k-means' own numbers in the order of the lines; ``moved`` is the share
-    of the rows off the diagonal.
+    ``baseline_clusters`` are the cluster numbers of k-means in the order of the rows; ``moved`` is
+    the share of the data off the diagonal.
     """
 
     baseline: str
@@ -151,7 +153,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Association:
-    """How much a clustering follows a suspect: Cramer's V or eta, with design weights only."""
+    """Association of a clustering with a suspect: Cramer's V or eta, with design weights only."""
 
     suspect: str
     kind: str
@@ -162,7 +164,7 @@ class Association:
 class Baseline:
     """A simpler clustering of the same rows.
 
-    explained_variance  share of the variance of the rest columns between its clusters
+    explained_variance  between-cluster share of the variance of the columns other than suspects
     agreement           adjusted Rand index with the model's clusters
     """
 
@@ -174,7 +176,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Projection:
-    """Some rows (all clusters in proportion) on the first two weighted principal components."""
+    """A sample of rows, stratified by cluster, on the first two weighted principal components."""
 
     n_rows: int
     variance: tuple[float, float]
@@ -187,7 +189,7 @@ class Projection:
 
 @dataclass(frozen=True)
 class SuspectEffect:
-    """What a suspect (a value of it) adds to a column, in standard deviations of the column."""
+    """Effect of (a value of) a suspect on a column, in standard deviations of the column."""
 
     suspect: str
     feature: str
@@ -196,7 +198,7 @@ class SuspectEffect:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything needed to run it again."""
+    """Parameters, versions and data description needed to reproduce a result."""
 
     model: str
     call: str
@@ -213,10 +215,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What the weights of a fitted model did to its data; see `diagnose`.
+    """Diagnostics of a fitted model; see `diagnose`.
 
-    For DecorrelationWeights, which know no clusters, ``clusters``, ``baselines`` and
-    ``associations`` are empty and ``flow``, ``projection``, ``explained_variance`` None.
+    For DecorrelationWeights, which have no clusters, ``clusters``, ``baselines`` and
+    ``associations`` are empty and ``flow``, ``projection``, ``explained_variance`` are None.
     """
 
     verdict: Verdict
@@ -242,7 +244,7 @@ class Diagnostics:
 
 @dataclass(frozen=True)
 class AuditedPair:
-    """Two source columns that go together: largest |standardised difference| and an association."""
+    """Two associated source columns: largest |standardised difference| and association."""
 
     first: str
     second: str
@@ -253,7 +255,7 @@ class AuditedPair:
 
 @dataclass(frozen=True)
 class Notice:
-    """A column that looks like a trace of how the data were collected.
+    """A column that may reflect how the data were collected.
 
     why    "identifier", "near-constant", "predicts many columns" or "missing values predict others"
     reach  share of the other columns that it predicts, where that is the reason
@@ -267,12 +269,13 @@ class Notice:
 
 @dataclass(frozen=True)
 class Audit:
-    """A table before any clustering; see `audit`.
+    """Audit of a table before any clustering; see `audit`.
 
-    worth              a Verdict whose word is "yes", "maybe" or "no"
+    worth              whether decorrelation is worthwhile: a Verdict whose word is "yes", "maybe"
+                       or "no"
     typical_difference mean of |difference| over all pairs; ``by_chance`` is its expected value
                        if the columns were independent
-    reach              of each source column: share of the others that it predicts
+    reach              for each source column the share of the others that it predicts
     """
 
     worth: Verdict
@@ -294,9 +297,10 @@ class Audit:
 
 @dataclass(frozen=True)
 class MethodRow:
-    """One method of a comparison; None where a number has no meaning for it.
+    """One method of a comparison; None where a number is undefined for it.
 
-    imbalance_left  balance under its weights over balance before: 1 for methods without weights
+    imbalance_left  imbalance after weighting divided by imbalance before: 1 for methods without
+                    weights
     agreement       adjusted Rand index with k-means on all columns
     """
 
@@ -313,7 +317,8 @@ class MethodRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several methods on one table; see `compare`. ``skipped`` says why a method has no row."""
+    """Several methods on one table; see `compare`. ``skipped`` has the reason for each method that
+    was not fitted."""
 
     summary: Verdict
     rows: tuple[MethodRow, ...]

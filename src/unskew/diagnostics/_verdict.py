@@ -1,66 +1,68 @@
-"""Did it help? The one rule, and the evidence it looks at."""
+"""The verdict (helped, no effect, harmed): its rules and the evidence that they use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# Below this share the weights rest on few rows; so they do below this many rows per cluster.
+# The effective sample size is too small below this share, or below this many rows per cluster.
 TINY_EFFECTIVE_SIZE = 0.02
 ROWS_PER_CLUSTER = 3
-# Two clusterings that agree above this under the learned weights are the same groups. Without
-# suspects it takes more of a difference to speak of one: there nothing but the difference speaks.
+# Two clusterings whose agreement under the learned weights exceeds this are considered the same.
+# The limit is lower without suspects, where the difference itself is the only evidence.
 SAME_GROUPS = 0.97
 SAME_WITHOUT_SUSPECTS = 0.88
-# With the suspects untied: k-means finds the model's groups as well if it lacks no more than this;
-# the model finds those of k-means as well if it lacks no more than this; and where each finds its
-# own groups better, the model's are the better ones if they explain this much more of the
-# variance that the suspects leave.
+# With permuted suspects: one method recovers the clusters of the other equally well if its
+# adjusted Rand index is at most LACKS lower. If each method recovers its own clusters better, the
+# model's clusters are better if they explain BEYOND more of the variance that the suspects leave
+# unexplained.
 LACKS = 0.04
 BEYOND = 0.015
-# Dropping would do as well above this.
+# Above this agreement, dropping the suspects gives an equivalent result.
 SAME_DROPPED = 0.96
-# A typical difference below half of this, or not beyond chance, was no imbalance to begin with.
+# A mean difference below half of BALANCED, or below BEYOND_CHANCE times its expected value under
+# independence, is no imbalance.
 BALANCED = 0.1
 BEYOND_CHANCE = 1.2
-# Weights without clusters: the typical difference fell if at most this share of it is left.
+# Weights without clusters: the mean difference decreased if at most this share of it remains.
 FELL = 0.8
-# Under the learned weights a clustering follows the suspects less if the association fell by this,
-# more if it rose by this.
+# Under the learned weights a clustering depends less on the suspects if the association decreased
+# by FELL_BY, and more if it increased by ROSE.
 FELL_BY = 0.02
 ROSE = 0.05
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that the verdict knows. None where a number does not exist (no suspects, no clusters, or
-    the rivals were not fitted).
+    """Input of the verdict. None where a number does not exist (no suspects, no clusters, or the
+    baselines were not fitted).
 
     typical_*           mean of the |standardised differences| to be balanced
     by_chance           its expected value for independent columns
-    corrected           whether effects of the suspects were taken out of the other columns
-    kept_variance       explained variance over that of k-means on the same columns
+    corrected           whether effects of the suspects were removed from the other columns
+    kept_variance       explained variance divided by that of k-means on the same columns
     same_as_kmeans      agreement with k-means on the same columns
     same_as_regressed   agreement with k-means after regressing the suspects out
     follows, kmeans_follows, dropped_follows
                         strongest association with a suspect: of the model, of k-means on all
                         columns, of k-means without the suspects
     weighted_same, weighted_same_dropped
-                        agreement with k-means on all columns, and without the suspects, of rows
-                        counted by the learned weights: where the suspects are untied, as in the
-                        population. In the sample itself two clusterings may agree only because
-                        the suspect follows the groups there
+                        agreement with k-means on all columns, and without the suspects, under the
+                        learned weights, which decouple the suspects as in the population. In the
+                        unweighted sample two clusterings may agree only because the suspect is
+                        associated with the clusters there
     weighted_follows, weighted_kmeans_follows
-                        strongest association with a suspect, counted the same way
+                        strongest association with a suspect under the learned weights
     stability, kmeans_stability
-                        agreement of clusterings of random halves of the rows: as the model
-                        measures and weights them, and of plain k-means
+                        agreement of clusterings of random halves of the rows: with the model's
+                        distance and weights, and with plain k-means
     own_found, own_found_by_kmeans, baseline_found, baseline_found_by_kmeans, beyond, kmeans_beyond
-                        what is found of the groups where the suspects are untied from them, and
-                        what the groups explain beyond the suspects: see ``PermutationCheck``
-    gained, lost        columns whose share between groups rose and fell most against k-means
-    constant_suspects   suspects were named, but all have one value only
-    votes               of a consensus: runs, those that vote, and how far two runs agree
+                        recovery of the clusters after the suspects are permuted, and variance that
+                        the clusters explain beyond the suspects: see ``PermutationCheck``
+    gained, lost        columns whose between-cluster share of the variance increased and decreased
+                        most compared with k-means
+    constant_suspects   suspects were named, but all of them are constant
+    votes               of a consensus: number of runs, number that vote, agreement of two runs
     """
 
     suspects: tuple[str, ...]
@@ -99,8 +101,8 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A word ("helped", "no effect", "harmed"), a sentence for people who will not read on, the
-    reasons, and whether simply dropping the suspects would do as well."""
+    """A word ("helped", "no effect", "harmed"), a one-sentence summary, the reasons, and whether
+    dropping the suspects gives an equivalent result."""
 
     word: str
     sentence: str
@@ -109,29 +111,29 @@ class Verdict:
 
 
 def decide(evidence: Evidence) -> Verdict:
-    """Helped, no effect or harmed, against k-means on all columns. The first rule that holds
-    decides.
+    """Helped, no effect or harmed, compared with k-means on all columns. The first rule that
+    holds decides.
 
-    harmed     the weights rest on few rows (effective size below 0.02, or fewer than 3 rows' worth
+    harmed     the effective sample size is too small (below 0.02, or fewer than 3 effective rows
                per cluster)
-    with suspects, on rows that are given the suspects of other rows (``_permutation``)
-    no effect  k-means finds the model's groups as well as the model does, to 0.04
-    helped     the model finds the groups of k-means as well as k-means does, to 0.04, and its own
-               groups explain more of what the suspects leave unexplained
-    no effect  the same, but its groups explain no more
-    helped     each finds its own groups better, and the model's explain more by 0.015
+    with suspects, on rows whose suspects were permuted (``_permutation``)
+    no effect  k-means recovers the model's clusters as well as the model does, to 0.04
+    helped     the model recovers the clusters of k-means as well as k-means does, to 0.04, and
+               its own clusters explain more of the variance that the suspects leave unexplained
+    no effect  the same, but its clusters explain no more
+    helped     each recovers its own clusters better, and the model's explain more by 0.015
     harmed     otherwise
-    with suspects in data too wide for that, counted by the learned weights
-    no effect  the groups are those of k-means (agreement above 0.97)
-    helped     the groups follow the suspects less than those of k-means (by 0.02)
-    harmed     they follow them more (by 0.05)
+    with suspects in data too wide for that, under the learned weights
+    no effect  the clusters are those of k-means (agreement above 0.97)
+    helped     the clusters depend less on the suspects than those of k-means (by 0.02)
+    harmed     they depend more on them (by 0.05)
     no effect  otherwise
     without suspects
-    no effect  the groups are those of k-means (agreement above 0.88)
-    harmed     otherwise: strong decorrelation takes groups apart, and that it took bias apart
-               instead cannot be seen in the data
+    no effect  the clusters are those of k-means (agreement above 0.88)
+    harmed     otherwise: strong decorrelation splits clusters, and the data cannot show whether
+               it removed bias instead
 
-    How often this is right: docs/results/defaults.md.
+    Accuracy of the verdict: docs/results/defaults.md.
     """
     e = evidence
     reasons = _reasons(e)
@@ -141,7 +143,7 @@ def decide(evidence: Evidence) -> Verdict:
     def say(word: str, sentence: str) -> Verdict:
         if drop and word != "harmed" and "left out" not in sentence:
             them = "that column" if len(e.suspects) == 1 else "those columns"
-            sentence += f" Dropping {them} would do as well."
+            sentence += f" Dropping {them} gives an equivalent result."
         return Verdict(word, sentence, tuple(reasons), drop)
 
     few = e.effective_size < TINY_EFFECTIVE_SIZE or (
@@ -150,12 +152,12 @@ def decide(evidence: Evidence) -> Verdict:
     if few:
         return say(
             "harmed",
-            f"The result rests on too few rows: after weighting, {e.n_rows:,} rows are worth only "
-            f"{e.kish_size:,.0f}. Do not rely on it.",
+            f"The effective sample size is too small: after weighting, {e.n_rows:,} rows are "
+            f"equivalent to {e.kish_size:,.0f}. Do not use this result.",
         )
     if e.constant_suspects:
         return say(
-            "no effect", "There was nothing to correct: the suspects have one value only here."
+            "no effect", "There was nothing to correct: the suspects are constant in these data."
         )
     if e.weighted_same is None:
         return _decide_by_weights(e, say)
@@ -166,22 +168,22 @@ def decide(evidence: Evidence) -> Verdict:
     if same and nothing:
         return say(
             "no effect",
-            f"There was nothing to correct: {_association_phrase(e)} no more than chance would "
-            "explain, and the groups are those of ordinary k-means.",
+            f"There was nothing to correct: {_association_phrase(e)} no better than expected by "
+            "chance, and the clusters are those of k-means.",
         )
     if not e.suspects:
         if same:
             return say(
                 "no effect",
-                "The groups are those of ordinary k-means, or nearly. Name the columns that you "
-                "suspect: decorrelating all pairs cannot tell bias from groups.",
+                "The clusters are nearly or exactly those of k-means. Name suspects: decorrelating "
+                "all pairs cannot distinguish bias from clusters.",
             )
         return say(
             "harmed",
-            "Decorrelating all pairs changed the groups a lot "
-            f"(agreement with ordinary k-means {e.weighted_same:.2f}), and groups are correlations "
-            "too: do not use it without a reason. Name the columns that you suspect, or lower "
-            "balance_strength.",
+            "Decorrelating all pairs changed the clusters considerably "
+            f"(agreement with k-means {e.weighted_same:.2f}). Clusters also make columns "
+            "correlated, so this may have removed them: do not use this result without a reason. "
+            "Name suspects or lower balance_strength.",
         )
     if same:
         return say("no effect", _same_groups(e, what))
@@ -191,68 +193,67 @@ def decide(evidence: Evidence) -> Verdict:
     if less >= FELL_BY:
         explain = ""
         if e.kept_variance is not None:
-            explain = f", and still explain {min(e.kept_variance, 1.0):.0%} as much of the data"
+            explain = f" and explain {min(e.kept_variance, 1.0):.0%} as much variance"
         return say(
             "helped",
-            f"The groups follow {what} less than those of ordinary k-means{explain}.",
+            f"The clusters depend less on {what} than those of k-means{explain}.",
         )
     if less <= -ROSE:
         return say(
             "harmed",
-            f"The groups follow {what} more closely than those of ordinary k-means: do not use "
-            "this result.",
+            f"The clusters depend more on {what} than those of k-means: do not use this result.",
         )
     return say(
         "no effect",
-        f"The groups changed, but they follow {what} as much as those of ordinary k-means do.",
+        f"The clusters changed, but they depend on {what} as much as those of k-means.",
     )
 
 
 def _decide_by_permutation(e: Evidence, what: str, say: Callable[[str, str], Verdict]) -> Verdict:
-    """Groups that differ from those of k-means, by what is left of both without the tie."""
+    """Verdict on clusters that differ from those of k-means, by recovery with permuted suspects."""
     more = (e.beyond or 0.0) - (e.kmeans_beyond or 0.0)
     as_good = (e.baseline_found or 0.0) - (e.baseline_found_by_kmeans or 0.0) > -LACKS
     if as_good and more <= 0:
         return say(
             "no effect",
-            f"The groups changed, but they explain no more beyond {what} than those of ordinary "
-            "k-means do.",
+            f"The clusters changed, but they explain no more variance beyond {what} than those of "
+            "k-means.",
         )
     if as_good or more > BEYOND:
         return say(
             "helped",
-            f"The groups hang less on {what} than those of ordinary k-means, and explain "
-            f"{'as much' if abs(more) < 0.005 else 'more'} of the rest of the data.",
+            f"The clusters depend less on {what} than those of k-means and explain "
+            f"{'as much' if abs(more) < 0.005 else 'more'} of the remaining variance.",
         )
     return say(
         "harmed",
-        f"The groups differ from those of ordinary k-means, and too little speaks for them: of "
-        f"what {what} {'leaves' if len(e.suspects) == 1 else 'leave'} unexplained they explain "
-        f"{e.beyond:.1%}, those of k-means {e.kmeans_beyond:.1%}. Do not use this result.",
+        f"The clusters differ from those of k-means without evidence that they are better: of the "
+        f"variance that {what} {'leaves' if len(e.suspects) == 1 else 'leave'} unexplained they "
+        f"explain {e.beyond:.1%}, those of k-means {e.kmeans_beyond:.1%}. Do not use this result.",
     )
 
 
 def _decide_by_weights(e: Evidence, say: Callable[[str, str], Verdict]) -> Verdict:
-    """Weights alone, or groups that were not compared with k-means."""
+    """Verdict on weights alone, or on clusters that were not compared with k-means."""
     nothing = e.typical_before <= max(BALANCED / 2, BEYOND_CHANCE * e.by_chance)
     if nothing:
         return say(
             "no effect",
-            f"There was nothing to correct: {_association_phrase(e)} no more than chance would "
-            "explain.",
+            f"There was nothing to correct: {_association_phrase(e)} no better than expected by "
+            "chance.",
         )
     fall = f"{1 - e.typical_after / e.typical_before:.0%}" if e.typical_before > 0 else "0%"
     if e.typical_after > FELL * e.typical_before:
         return say(
             "no effect",
-            f"The correction did not take hold: {_association_phrase(e)} almost as much as before "
-            f"({fall} less).",
+            f"The correction had almost no effect: {_association_phrase(e)} only {fall} less than "
+            "before.",
         )
     under = "After the correction" if e.corrected else "Under the weights"
     return say(
         "helped",
-        f"{under} {_association_phrase(e)} {fall} less than before, at the price that "
-        f"{e.n_rows:,} rows count as {e.kish_size:,.0f}.",
+        f"{under} {_association_phrase(e)} {fall} less than before; {e.n_rows:,} rows have an "
+        f"effective sample size of {e.kish_size:,.0f}.",
     )
 
 
@@ -263,10 +264,10 @@ def _above(value: float | None, limit: float) -> bool:
 def _same_groups(e: Evidence, what: str) -> str:
     if _above(e.weighted_same_dropped, SAME_DROPPED):
         return (
-            "The correction changed nothing that matters: ordinary k-means finds the same groups, "
-            f"with {what} or with {'it' if len(e.suspects) == 1 else 'them'} left out."
+            "The correction made no relevant difference: k-means finds the same clusters, with "
+            f"{what} included or with {'it' if len(e.suspects) == 1 else 'them'} left out."
         )
-    return "The correction changed nothing that matters: the groups are those of ordinary k-means."
+    return "The correction made no relevant difference: the clusters are those of k-means."
 
 
 def _reasons(e: Evidence) -> list[str]:
@@ -274,30 +275,30 @@ def _reasons(e: Evidence) -> list[str]:
     if e.own_found is not None:
         one = len(e.suspects) == 1
         first.append(
-            f"Test on made-up rows: each gets {_names(e.suspects)} of a row drawn at random, and "
-            f"what {'it adds' if one else 'they add'} to the other columns with it, as in a sample "
-            "without bias. There the model finds its own groups again at "
-            f"{e.own_found:.2f} and those of k-means at {e.baseline_found:.2f} (1 = all, 0 = by "
-            f"chance); k-means finds the model's at {e.own_found_by_kmeans:.2f} and its own at "
-            f"{e.baseline_found_by_kmeans:.2f}."
+            f"Permutation check: each row gets {_names(e.suspects)} of a random row and "
+            f"{'its' if one else 'their'} effect on the other columns, as in a sample without "
+            "bias. On these data the model recovers its own clusters with an adjusted Rand index "
+            f"of {e.own_found:.2f} and those of k-means with {e.baseline_found:.2f} (1 = all, "
+            f"0 = chance); k-means recovers the model's with {e.own_found_by_kmeans:.2f} and its "
+            f"own with {e.baseline_found_by_kmeans:.2f}."
         )
         first.append(
             f"Of the variance that {_names(e.suspects)} {'leaves' if one else 'leave'} "
-            f"unexplained, these groups explain {e.beyond:.1%}, those of k-means "
+            f"unexplained, the clusters explain {e.beyond:.1%}, those of k-means "
             f"{e.kmeans_beyond:.1%}."
         )
     reasons = [
         *first,
-        f"A typical difference {_between(e)} is {e.typical_after:.2f} standard deviations after "
-        f"{'the correction' if e.corrected else 'weighting'}, {e.typical_before:.2f} before; "
-        f"chance alone gives {e.by_chance:.2f}.",
-        f"After weighting {e.n_rows:,} rows are worth {e.kish_size:,.0f} "
-        f"(effective size {e.effective_size:.0%} of the design).",
+        f"The mean difference {_between(e)} is {e.typical_after:.2f} standard deviations after "
+        f"{'the correction' if e.corrected else 'weighting'} and {e.typical_before:.2f} before; "
+        f"{e.by_chance:.2f} is expected by chance.",
+        f"After weighting, {e.n_rows:,} rows are equivalent to {e.kish_size:,.0f} "
+        f"(effective sample size {e.effective_size:.0%} of the design).",
     ]
     if e.same_as_kmeans is not None:
         reasons.append(
             f"Agreement with k-means on the same columns: {e.same_as_kmeans:.2f} (1 = the same "
-            "groups)"
+            "clusters)"
             + (
                 "."
                 if e.kept_variance is None
@@ -306,31 +307,32 @@ def _reasons(e: Evidence) -> list[str]:
         )
     if e.follows is not None and e.kmeans_follows is not None and e.dropped_follows is not None:
         reasons.append(
-            f"The groups follow a suspect at {e.follows:.2f} (0 not at all, 1 wholly); k-means "
-            f"does at {e.kmeans_follows:.2f}, without the suspects at {e.dropped_follows:.2f}."
+            f"Strongest association of the clusters with a suspect (0 = none, 1 = complete): "
+            f"{e.follows:.2f}; for k-means {e.kmeans_follows:.2f}, for k-means without the "
+            f"suspects {e.dropped_follows:.2f}."
         )
     if e.weighted_same is not None:
         reasons.append(
-            "Counted by the learned weights, as in an unbiased sample: agreement with k-means on "
-            f"all columns {e.weighted_same:.2f}"
+            "Under the learned weights, as in an unbiased sample: agreement with k-means on all "
+            f"columns {e.weighted_same:.2f}"
             + (
                 ""
                 if e.weighted_follows is None or e.weighted_kmeans_follows is None
-                else f"; the groups follow a suspect at {e.weighted_follows:.2f}, those of k-means "
-                f"at {e.weighted_kmeans_follows:.2f}"
+                else f"; strongest association of the clusters with a suspect "
+                f"{e.weighted_follows:.2f}, for k-means {e.weighted_kmeans_follows:.2f}"
             )
             + "."
         )
     if e.stability is not None and e.kmeans_stability is not None:
         reasons.append(
-            f"Clusterings of random halves of the rows agree at {e.stability:.2f} with the "
-            f"correction, at {e.kmeans_stability:.2f} for ordinary k-means."
+            f"Agreement of clusterings of random halves of the rows: {e.stability:.2f} with the "
+            f"correction, {e.kmeans_stability:.2f} for k-means."
         )
     if e.votes is not None:
         runs, voting, agree = e.votes
-        part = f", and only the best {voting} vote: together all agree on a mixture of them"
+        part = f"; only the best {voting} vote, because the runs found different solutions"
         reasons.append(
-            f"Two of the {runs} runs agree at {agree:.2f} (1 = the same groups)"
+            f"Mean agreement of two of the {runs} runs: {agree:.2f} (1 = the same clusters)"
             f"{part if voting < runs else ''}."
         )
     if e.gained or e.lost:
@@ -340,21 +342,22 @@ def _reasons(e: Evidence) -> list[str]:
             if which
         ]
         reasons.append(
-            f"Influence on the groups (share of the variance between them): {'; '.join(influence)}."
+            f"Influence on the clusters (between-cluster share of the variance): "
+            f"{'; '.join(influence)}."
         )
     if e.same_as_regressed is not None and e.same_as_regressed > SAME_GROUPS:
-        reasons.append("Regressing the suspects out, then k-means, finds the same groups.")
+        reasons.append("Regressing the suspects out, then k-means, finds the same clusters.")
     if not e.suspects and not e.constant_suspects and e.n_clusters is not None:
         reasons.append(
-            "No suspect was named, so every pair of columns was decorrelated. Groups are "
-            "correlations too: this can work against them."
+            "No suspect was named, so every pair of columns was decorrelated. Clusters also make "
+            "columns correlated, so this can remove them."
         )
     if e.same_as_kmeans is None and e.n_clusters is not None:
         reasons.append(
-            "Not compared with k-means, so nothing is said about better or worse groups."
+            "The clusters were not compared with k-means, so their quality was not assessed."
         )
     if not e.converged:
-        reasons.append("The fit did not converge: its numbers could still change.")
+        reasons.append("The fit did not converge: its results could still change.")
     return reasons
 
 

@@ -1,4 +1,4 @@
-"""The only place that knows how a model or a table becomes encoded columns."""
+"""Conversion of a fitted model or a table to encoded columns with names and sources."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from .._preprocessing import ColumnMap, Design, TableEncoder, design_for, make_d
 from .._validation import check_weights, find_columns
 from ._results import Settings
 
-# Rectangles of D beyond this many entries are cut down to the columns that vary most.
+# Blocks of D with more entries than this are restricted to the columns of largest variance.
 MAX_PAIR_BLOCK = 2**22
-# A quantity has more distinct values than this.
+# A column with at most this many distinct values is treated as categorical.
 MAX_CODES = 20
-# Values of a category that an audit tells apart; the rest are pooled.
+# An audit keeps this many of the most frequent values of a category and pools the others.
 MAX_CATEGORIES_SHOWN = 20
 
 
 @dataclass(frozen=True)
 class View:
-    """Rows as the model saw them, with a name and a source column for each encoded column.
+    """Encoded rows of a fit, with a name and a source column for each encoded column.
 
-    rectangles   the pairs to balance; D of them is standardised whatever the scale of the model
+    pair_blocks  pairs to balance; their D is standardised whatever the objective of the model
     suspects     encoded columns of the suspects, or None
-    in_distance  encoded columns that the clusters are made of
-    encoder      of a table, or None
-    cut          whether rectangles had to be cut down
+    in_distance  encoded columns of the clustering distance
+    encoder      the fitted encoder of a table, or None
+    cut          whether pair_blocks were restricted to the columns of largest variance
     """
 
     design: Design
@@ -62,7 +62,7 @@ class View:
 
     @property
     def constant_suspects(self) -> bool:
-        """Whether suspects were named, all of which have one value only."""
+        """Whether suspects were named and all of them are constant."""
         return self.design.suspects is not None and self.suspects is None
 
     @property
@@ -75,7 +75,7 @@ class View:
 
     @property
     def rest(self) -> np.ndarray:
-        """Encoded columns of the distance that are no suspects."""
+        """Encoded columns of the distance that are not suspects."""
         return np.setdiff1d(self.in_distance, [] if self.suspects is None else self.suspects)
 
     @property
@@ -94,14 +94,17 @@ class View:
 
     @property
     def corrected(self) -> bool:
-        """Whether the model takes effects of the suspects out of the other columns."""
+        """Whether the model removes effects of the suspects from the other columns."""
         return self.design.distance.effects is not None
 
     def differences(
         self, w: np.ndarray, *, as_they_are: bool = False
     ) -> list[tuple[Any, np.ndarray]]:
-        """(pairs, D) of each rectangle under weights w, of corrected columns where the model
-        corrects them, unless they are wanted as they are."""
+        """(pairs, D) of each block under weights w.
+
+        Columns are corrected for the effects of the suspects if the model does so;
+        ``as_they_are`` turns this off.
+        """
         pairs = self.pair_blocks
         if as_they_are:
             pairs = tuple(replace(one, effects=None) for one in pairs)
@@ -109,7 +112,7 @@ class View:
             return [(one, _balance.contrast(self.rows, one, w)) for one in pairs]
 
     def readable(self, k: int, value: float) -> float | None:
-        """A mean of encoded column k in the units of the table; None where there is none."""
+        """A mean of encoded column k in the units of the table; None if it is not finite."""
         if not np.isfinite(value):
             return None
         if self.encoder is None or self.design.column_map.is_indicator[k]:
@@ -118,7 +121,7 @@ class View:
 
 
 def view_of_fit(model: Any, X: Any, sample_weight: Any) -> View:
-    """The rows that ``model`` was fitted to, with its columns."""
+    """View of the rows that ``model`` was fitted to."""
     a = check_weights(sample_weight, model.weights_.size)
     if not sp.issparse(X) and as_frame(X) is None:
         X = np.asarray(X)
@@ -126,13 +129,13 @@ def view_of_fit(model: Any, X: Any, sample_weight: Any) -> View:
     w = np.asarray(model.combined_weights_, dtype=np.float64)
     if model.objective == "normalized" and not np.allclose(a * model.weights_, w, rtol=1e-6):
         raise ValueError(
-            "sample_weight differs from that of the fit; give the weights that fit was given"
+            "sample_weight differs from that of the fit; pass the weights that were passed to fit"
         )
     return _view(design, model.encoder_)
 
 
 def view_of_table(X: Any, sample_weight: Any, encoder: Any, feature_names: Any = None) -> View:
-    """A table or matrix, encoded afresh; every pair of source columns is one to look at."""
+    """View of a table or matrix without a model; every pair of source columns is measured."""
     frame = as_frame(X)
     if frame is None:
         X = check_array(X, accept_sparse="csr", dtype=SUPPORTED_DTYPES, order="C")
@@ -158,16 +161,16 @@ def view_of_table(X: Any, sample_weight: Any, encoder: Any, feature_names: Any =
 
 
 def check_names(feature_names: Any, X: Any) -> np.ndarray | None:
-    """Names for the columns of an array, one each; None where there are none."""
+    """Validate the names for the columns of an array; None if none are given."""
     if feature_names is None:
         return None
     if as_frame(X) is not None:
-        raise ValueError("feature_names are for arrays; the columns of a table have names")
+        raise ValueError("feature_names should be None for a table, whose columns have names")
     names = np.array([str(name) for name in feature_names], dtype=object)
     if names.size != X.shape[1]:
         raise ValueError(
-            f"feature_names has {names.size} names but X has {X.shape[1]} columns; each should "
-            "have one"
+            f"feature_names has {names.size} names but X has {X.shape[1]} columns; there should "
+            "be one name per column"
         )
     return names
 
@@ -193,7 +196,7 @@ def _view(design: Design, encoder: Any) -> View:
 
 
 def _cut_down(pairs: Any, sd: np.ndarray) -> Any:
-    """The same rectangle, or its part that fits: the columns that vary most."""
+    """The block itself, or its part with the columns of largest variance if it is too large."""
     most = MAX_PAIR_BLOCK
     d, t = pairs.features.size, len(pairs.treatments)
     if d * t <= most:
@@ -222,7 +225,7 @@ def _largest(values: np.ndarray, count: int) -> np.ndarray:
 
 
 def row_index(X: Any) -> Any:
-    """The index of a pandas table that has one of its own, else None."""
+    """The index of a pandas table unless it is the default RangeIndex, else None."""
     index = getattr(X, "index", None)
     if index is None or not hasattr(X, "columns") or type(index).__name__ == "RangeIndex":
         return None
@@ -236,7 +239,7 @@ def find_sources(named: Any, view: View) -> np.ndarray:
 
 
 def treatment_name(view: View, treatments: Any, j: int) -> str:
-    """Readable: the column for a two-valued one, "age 31 to 45" for a bin of another."""
+    """Display name: the column name if it is two-valued, else its bin, as in "age 31 to 45"."""
     k = int(treatments.column[j])
     name, low, high = view.names[k], float(treatments.above[j]), float(treatments.upto[j])
     if np.isfinite(low) and not np.isfinite(high) and int((treatments.column == k).sum()) == 1:
@@ -248,21 +251,21 @@ def treatment_name(view: View, treatments: Any, j: int) -> str:
         inside = [recipe.readable(v) for v in levels if low < v - shift <= high]
         return f"{name}={' or '.join(recipe.words[round(v)] for v in inside)}"
 
-    def verbose_logging(value: float) -> str:
+    def format_bound(value: float) -> str:
         value = value + shift if recipe is None else recipe.readable(value + shift)
         if recipe is not None and recipe.kind == "date":
             return str(np.datetime64(round(value), "D"))
         return f"{value:.4g}"
 
     if not np.isfinite(low):
-        return f"{name} up to {verbose_logging(high)}"
+        return f"{name} up to {format_bound(high)}"
     if not np.isfinite(high):
-        return f"{name} above {verbose_logging(low)}"
-    return f"{name} {verbose_logging(low)} to {verbose_logging(high)}"
+        return f"{name} above {format_bound(low)}"
+    return f"{name} {format_bound(low)} to {format_bound(high)}"
 
 
 class SourceValues(NamedTuple):
-    """A source column for `metrics.association`: values, measure, and which rows have one."""
+    """A source column for `metrics.association`: values, measure, and mask of observed rows."""
 
     values: np.ndarray
     kind: str
@@ -270,15 +273,15 @@ class SourceValues(NamedTuple):
 
 
 def values_of_source(view: View, source: int) -> SourceValues:
-    """Values of a source column, and which measure suits them.
+    """Values of a source column, and the association measure for them.
 
-    Quantities, with more than 20 distinct values, are the encoded number itself ("eta"); anything
-    else becomes one code for each pattern of its encoded columns ("cramers_v"), which makes
-    missing a value of its own.
+    Numbers and dates with more than 20 distinct values are returned as encoded ("eta"). Any other
+    column gets one code per pattern of its encoded columns ("cramers_v"), so that missing is a
+    separate value.
     """
     columns = np.flatnonzero(view.sources == source)
     every = np.ones(view.rows.n, dtype=bool)
-    if columns.size == 0:  # a constant column has none
+    if columns.size == 0:  # a constant column has no encoded columns
         return SourceValues(np.zeros(view.rows.n), "cramers_v", every)
     values = view.rows.columns(columns).astype(np.float64)
     kind = view.kinds.get(view.source_names[source], "number")
@@ -294,7 +297,7 @@ def values_of_source(view: View, source: int) -> SourceValues:
 
 # ------------------------------------------------------------------------------------- settings
 def format_value(value: Any) -> str:
-    """A parameter as one would type it, long arrays cut short."""
+    """A parameter as Python source, with long arrays abbreviated."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, np.generic):
@@ -308,7 +311,7 @@ def format_value(value: Any) -> str:
 
 
 def call_of(model: Any, weighted: bool) -> str:
-    """The line of Python that fits such a model."""
+    """The line of Python that fits a model with the same parameters."""
     defaults = type(model)().get_params(deep=False)
     changed = [
         f"{name}={format_value(value)}"
@@ -322,7 +325,7 @@ def call_of(model: Any, weighted: bool) -> str:
 def settings_of(
     view: View, X: Any, sample_weight: Any, *, model: str, call: str, parameters: dict, n_rows: int
 ) -> Settings:
-    """Parameters, versions and facts about the columns; ``n_rows`` in all, looked at or not."""
+    """Parameters, versions and column information; ``n_rows`` is the size before subsampling."""
     ignored = {} if view.encoder is None else view.encoder.ignored_
     return Settings(
         model=model,
@@ -346,7 +349,7 @@ def _equal_setting(value: Any, default: Any) -> bool:
 
 
 def library_versions(X: Any) -> tuple[tuple[str, str], ...]:
-    """unskew, Python and the libraries that numbers can depend on."""
+    """Versions of unskew, Python and the libraries that results can depend on."""
     from .. import __version__
 
     found = [("unskew", __version__), ("python", platform.python_version())]

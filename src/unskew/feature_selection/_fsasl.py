@@ -13,11 +13,11 @@ from ._selector import RankingSelector
 
 
 class FSASL(RankingSelector):
-    """Keeps the columns that best rebuild a learnt structure of the rows (Du & Shen, KDD 2015).
+    """Selects the columns that best fit a learned structure of the rows (Du & Shen, KDD 2015).
 
-    Repeats `max_iter` times, with Z = X at first and Z = XW then:
+    Repeats `max_iter` times, with Z = X at first and Z = XW later:
 
-      S  each row of Z from all others: column i is
+      S  regression of each row of Z on all others: column i is
          argmin_s 1/2 ||z_i - sum_{j != i} s_j z_j||^2 + lasso_ratio max_{j != i} |z_j'z_i| ||s||_1
       P  the k nearest rows in Z, weighted by the p on the simplex that minimises
          sum_j ||z_i - z_j||^2 p_j + mu p_j^2, then symmetrised; the first P is the heat-kernel
@@ -27,13 +27,13 @@ class FSASL(RankingSelector):
       W  ten reweighted least-squares steps towards
          argmin_W ||XW - Y||_F^2 + sparsity_strength ||W||_21
 
-    The score of a column is the squared norm of its row of W. In the paper's letters lambda1, 2, 3
+    The score of a column is the squared norm of its row of W. In the paper's notation lambda1, 2, 3
     are the global, local and sparsity strength. mu is half the mean over rows of
     k d_{k+1} - (d_1 + ... + d_k), d the sorted squared distances to other rows of X.
 
-    There is no test of convergence, and so no warning: the method is defined by its number of
-    iterations, and its objective may rise. As in the authors' code the first iteration leaves S out
-    when max_iter >= 5. Constant and duplicate columns need no care.
+    There is no test of convergence, and thus no warning: the method is defined by its number of
+    iterations, and its objective may increase. As in the authors' code the first iteration omits S
+    if max_iter >= 5. Constant and duplicate columns need no special treatment.
 
     Parameters
     ----------
@@ -44,23 +44,24 @@ class FSASL(RankingSelector):
     global_strength, local_strength, sparsity_strength : float
         lambda1 >= 0, lambda2 > 0, lambda3 > 0.
     lasso_ratio : float
-        0 < lasso_ratio < 1, the penalty as a part of the least one that gives s = 0.
+        0 < lasso_ratio < 1, the penalty relative to the smallest one that gives s = 0.
     n_neighbors : int
         k, at most n_samples - 2 (mu needs the k + 1 nearest).
     max_iter : int
-        Number of iterations. Fewer than 5 means a lasso on X itself, slow if X has many columns.
+        Number of iterations. With fewer than 5 the first lasso is on X itself, which is slow if X
+        has many columns.
     lasso : {"converged", "author"}
         "converged" solves each lasso to a duality gap of 1e-9 ||z_i||^2; copies of a row share
-        their weight equally. "author" stops as the published code does, at an absolute change of
-        1e-3, which leaves S almost full and can rank quite differently; it is there to compare with
-        published numbers.
+        their weight equally. "author" stops like the published code, at an absolute change of
+        1e-3, which leaves S almost dense and can give a different ranking; use it for comparison
+        with published numbers.
 
     Attributes
     ----------
     scores_ : ndarray (n_features,)
         Squared row norms of W.
     order_, ranking_ : ndarray (n_features,)
-        Columns from best to worst; place of each column, 1 = best.
+        Columns from best to worst; rank of each column, 1 = best.
     n_features_ : int
         Number of columns kept.
     coef_ : ndarray (n_features, n_clusters)
@@ -75,8 +76,8 @@ class FSASL(RankingSelector):
     Warns
     -----
     UserWarning
-        If a graph with more than n_clusters connected components decides Y alone (in the first
-        iteration, or when global_strength = 0): its eigenvectors are then not unique.
+        If Y is determined by a graph with more than n_clusters connected components alone (in the
+        first iteration, or if global_strength = 0): its eigenvectors are then not unique.
 
     Examples
     --------
@@ -130,8 +131,8 @@ class FSASL(RankingSelector):
         _, first, copy = np.unique(X, axis=0, return_index=True, return_inverse=True)
         copy = copy.reshape(-1)
         index, square, mean_distance = nearest(X, k + 1)
-        # mu has the scale of X while the distances it is compared with have that of XW, so P comes
-        # out close to 1/k everywhere. Kept: it is what the authors' code does.
+        # mu has the scale of X, but the distances it is compared with have that of XW, so that P is
+        # close to 1/k everywhere. Kept, because the authors' code does so.
         self.mu_ = float(np.mean(k * square[:, k] - square[:, :k].sum(axis=1)) / 2)
         P = heat_graph(index[:, :k], square[:, :k], mean_distance)
         gram = X.T @ X if d <= n else None
@@ -152,7 +153,7 @@ class FSASL(RankingSelector):
                 warned = self._warn_of_components(P)
             Y = eigh((L + L.T) / 2, subset_by_index=[0, self.n_clusters - 1])[1]
             W = l21_regression(X, Y, self.sparsity_strength, gram)
-            # Copies of a row stay exact copies, so that ties between them stay ties.
+            # Copies of a row stay exact copies, so that ties between them are preserved.
             Z = (X[first] @ W)[copy]
             history.append(
                 np.sum(Z * (L @ Z))
@@ -169,8 +170,8 @@ class FSASL(RankingSelector):
         if parts > self.n_clusters:
             warnings.warn(
                 f"n_clusters={self.n_clusters} is less than the {parts} connected components of "
-                f"the graph of n_neighbors={self.n_neighbors}: its eigenvectors, and with them the "
-                "scores, are not unique. Raise n_neighbors or n_clusters.",
+                f"the graph of n_neighbors={self.n_neighbors}: its eigenvectors, and thus the "
+                "scores, are not unique. Increase n_neighbors or n_clusters.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -180,7 +181,7 @@ class FSASL(RankingSelector):
 def adaptive_graph(Z, k, mu):
     """P of FSASL in the embedding Z: the simplex weights of each row's neighbours, symmetrised."""
     index, square, _ = nearest(Z, k)
-    # A constant per row changes no weight, and 0 / tiny is fine where square / 0 is not.
+    # A constant per row does not change the weights and avoids the division of square by 0.
     square = square - square[:, :1]
     P = rows_to_graph(index, project_on_simplex(-square / max(2 * mu, 1e-100)))
     return ((P + P.T) / 2).tocsr()

@@ -1,4 +1,4 @@
-"""Neighbours of rows, graphs built from them, and the l2,1 regression step: shared kernels."""
+"""Nearest neighbours of rows, graphs of them, and the l2,1 regression step."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,16 +13,16 @@ def row_norms(A):
 
 
 def nearest(X, k):
-    """The k nearest other rows of each row of X, and the scale of the data.
+    """The k nearest other rows of each row of X, and the mean distance.
 
-    Returns indices (n, k), squared distances (n, k) in rising order, and the mean of all n^2
-    distances, the n zeros from a row to itself included. Ties go to the lower index. A row is never
-    its own neighbour, also when it has exact copies.
+    Returns indices (n, k), squared distances (n, k) in ascending order, and the mean of all n^2
+    distances, including the n zeros from a row to itself. Ties are broken by the lower index. A row
+    is never its own neighbour, even if it has exact copies.
     """
     n = len(X)
     index, square, total = np.empty((n, k), dtype=int), np.empty((n, k)), 0.0
     for rows in gen_batches(n, max(1, 2**22 // n)):
-        # cdist: exact on integers, where ||a||^2 + ||b||^2 - 2ab breaks ties by rounding.
+        # cdist is exact on integers, where ||a||^2 + ||b||^2 - 2ab breaks ties by rounding.
         D = cdist(X[rows], X, "sqeuclidean")
         total += np.sqrt(D).sum()
         D[np.arange(len(D)), np.arange(rows.start, rows.stop)] = np.inf
@@ -32,7 +32,7 @@ def nearest(X, k):
 
 
 def heat_rate(mean_distance):
-    """1 / (2 t^2) for t the mean distance; 0, so that every weight is 1, if all rows are equal."""
+    """1 / (2 t^2) for the mean distance t; 0 if all rows are equal, so that every weight is 1."""
     return 1 / (2 * mean_distance**2) if mean_distance > 0 else 0.0
 
 
@@ -43,7 +43,7 @@ def rows_to_graph(index, values):
 
 
 def heat_graph(index, square, mean_distance):
-    """exp(-||x_i - x_j||^2 / (2 t^2)) where i is a neighbour of j or j one of i, elsewhere 0."""
+    """exp(-||x_i - x_j||^2 / (2 t^2)) if i is a neighbour of j or j one of i, else 0."""
     A = rows_to_graph(index, np.exp(-square * heat_rate(mean_distance)))
     return A.maximum(A.T).tocsr()
 
@@ -51,8 +51,8 @@ def heat_graph(index, square, mean_distance):
 def ridge(X, Y, row_weight, scale, gram=None):
     """argmin_W sum_i row_weight_i ||x_i W - y_i||^2 + sum_j ||w_j||^2 / scale_j.
 
-    One system of size min(n, d), scaled on both sides so that its smallest eigenvalue is 1 however
-    small a scale is. `gram` is X' diag(row_weight) X where the caller has it; used if d <= n.
+    Solves one system of size min(n, d), scaled on both sides so that its smallest eigenvalue is 1
+    for any scale. `gram` is X' diag(row_weight) X if already computed; used if d <= n.
     """
     n, d = X.shape
     column, row = np.sqrt(scale), np.sqrt(row_weight)[:, None]
@@ -69,6 +69,7 @@ def ridge(X, Y, row_weight, scale, gram=None):
 def _solve_plus_identity(M, B):
     """(I + M)^{-1} B for symmetric M >= 0. Overwrites M."""
     diagonal = np.einsum("ii->i", M)
-    # The last summand is the rounding error of M; without it the factorisation can fail for huge M.
+    # The last term bounds the rounding error of M; without it the factorisation can fail for
+    # large M.
     diagonal += 1 + len(M) * np.finfo(float).eps * diagonal.max()
     return cho_solve(cho_factor(M, lower=True, overwrite_a=True), B)

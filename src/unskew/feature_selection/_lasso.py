@@ -16,15 +16,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lasso_path
 from sklearn.utils import gen_batches
 
-_GAP = 1e-9  # accepted duality gap, as a part of ||z_i||^2
-_NARROW = 64  # columns up to which c x c Newton systems beat coordinate descent
+_GAP = 1e-9  # tolerance of the duality gap, relative to ||z_i||^2
+_NARROW = 64  # up to this many columns c x c Newton systems are faster than coordinate descent
 
 
 def converged_lasso(Z, ratio, copy=None):
-    """Every lasso to a duality gap of 1e-9 ||z_i||^2.
+    """Solve every lasso to a duality gap of 1e-9 ||z_i||^2.
 
-    `copy[i]` numbers the distinct rows of Z. Where rows are equal the solution is not unique; here
-    copies of a row share its weight equally, which does not depend on the order of the rows.
+    `copy[i]` is the index of the distinct row that row i equals. If rows are equal, the solution is
+    not unique; copies of a row then share its weight equally, independently of the row order.
     """
     if copy is None:
         copy = np.unique(Z, axis=0, return_inverse=True)[1].reshape(-1)
@@ -42,14 +42,14 @@ def converged_lasso(Z, ratio, copy=None):
 
 
 def _coordinate_lasso(Z, ratio, own_allowed):
-    """scikit-learn's coordinate descent on the Gram matrix, one row after the other."""
+    """scikit-learn's coordinate descent on the Gram matrix, row by row."""
     n, c = Z.shape
     gram, design, columns = Z @ Z.T, np.asfortranarray(Z.T), []
     orthogonal = _orthogonal(Z, np.arange(n))
     for i in range(n):
         saved = gram[i].copy()
         right = saved.copy()
-        if not own_allowed[i]:  # coordinate descent passes over columns of norm 0
+        if not own_allowed[i]:  # coordinate descent skips columns of norm 0
             right[i] = 0
             gram[i] = gram[:, i] = 0
         largest = np.abs(right).max()
@@ -72,13 +72,13 @@ def _coordinate_lasso(Z, ratio, own_allowed):
 
 
 def _working_set_lasso(Z, ratio, own_allowed, max_rounds=50):
-    """Newton steps on a few rows at a time, for Z with few columns c.
+    """Newton steps on working sets of rows, for Z with few columns c.
 
     Rows of an embedding are nearly parallel within a cluster: coordinate descent and proximal
     gradients then need thousands of passes over all n rows, while a solution has about c non-zeros.
-    So each lasso is solved on a working set of m rows, and the set is replaced by the support of
-    the solution plus the rows that violate |z_j'u| <= l_i most, until the duality gap over all rows
-    is small. The support stays, so the objective never rises.
+    Therefore each lasso is solved on a working set of m rows, which is replaced by the support of
+    the solution and the rows that violate |z_j'u| <= l_i most, until the duality gap over all rows
+    is small. The support is kept, so that the objective never increases.
     """
     n, c = Z.shape
     m = min(n, 4 * c + 16)
@@ -129,13 +129,13 @@ def _working_set_lasso(Z, ratio, own_allowed, max_rounds=50):
 
 
 def _orthogonal(Z, i):
-    """Sizes up to which |z_j'z_i| is rounding: there a lasso would divide noise by noise."""
+    """Bound below which |z_j'z_i| is rounding error, so that a lasso is not meaningful."""
     size = np.linalg.norm(Z, axis=1)
     return 4 * Z.shape[1] * np.finfo(Z.dtype).eps * size[i] * size.max(initial=0.0)
 
 
 def _correlations(U, Z, i, own_allowed):
-    """|z_j'u| for each row u of U and all rows of Z; 0 for row i[a] of U itself unless allowed."""
+    """|z_j'u| for each row u of U and all rows of Z; 0 for row i[a] itself unless allowed."""
     correlation = np.abs(U @ Z.T)
     own = np.flatnonzero(~own_allowed[i])
     correlation[own, i[own]] = 0
@@ -147,12 +147,12 @@ def nonnegative_lasso(A, b, weight, tol=1e-10, max_iter=60):
 
     Predictor-corrector interior point on the dual, min_u 1/2 ||u - b||^2 with t = weight - Au >= 0;
     s are its multipliers; returns s and u. Each step solves
-    (I + A' diag(s/t) A) du = b - u - A'(target / t), where `target` is the wanted value of s t.
+    (I + A' diag(s/t) A) du = b - u - A'(target / t), where `target` is the target value of s t.
     """
     m, c = A.shape[1:]
     At = A.transpose(0, 2, 1)
     size = (b * b).sum(axis=1, keepdims=True)
-    # Keeps the identity visible in floating point next to A' diag(s/t) A.
+    # Keeps the identity representable in floating point when added to A' diag(s/t) A.
     largest = 1e13 / (A * A).sum(axis=2).max(axis=1)[:, None]
     s, t, u = np.repeat(size / (2 * weight * m), m, 1), np.repeat(weight, m, 1), np.zeros_like(b)
     for _ in range(max_iter):
@@ -170,8 +170,8 @@ def nonnegative_lasso(A, b, weight, tol=1e-10, max_iter=60):
         du, ds, dt = _direction(A, M, b - u, s, t, ratio, target)
         step = np.where(done, 0.0, _step_to_boundary(s, t, ds, dt, 0.99))
         u, s, t = u + step * du, s + step * ds, t + step * dt
-    # Of each s and t one tends to zero. s counts as zero when it is far below t, s in units of its
-    # bound size / (2 weight) and t in units of weight.
+    # One of each pair s, t tends to zero. s is set to zero if it is much smaller than t, with s in
+    # units of its bound size / (2 weight) and t in units of weight.
     return np.where(s * weight * 2 * weight > 1e-3 * t * size, s, 0.0), u
 
 
@@ -186,16 +186,16 @@ def _direction(A, M, rest, s, t, ratio, target):
 
 
 def _step_to_boundary(s, t, ds, dt, part):
-    """Per problem, `part` of the way to the first zero of s or t, but no more than 1."""
+    """Per problem, the share `part` of the step to the first zero of s or t, at most 1."""
     worst = np.maximum((-ds / s).max(axis=1), (-dt / t).max(axis=1))[:, None]
     return part / np.maximum(worst, part)
 
 
 def author_lasso(Z, ratio):
-    """The lassos as the authors' code leaves them: stopped at an absolute change of 1e-3.
+    """The lassos as in the authors' code, which stops at an absolute change of 1e-3.
 
-    Accelerated proximal gradient with backtracking, started from a multiple of Z z_i. Rows of the
-    embedding have norms far below 1, so it stops after a few steps and S is almost full.
+    Accelerated proximal gradient with backtracking, initialized with a multiple of Z z_i. Rows of
+    the embedding have norms far below 1, so that it stops after a few steps and S is almost dense.
     """
     n = len(Z)
     S = np.zeros((n, n))

@@ -9,52 +9,53 @@ from ._selector import RankingSelector
 
 
 class REFS(RankingSelector):
-    """Keeps the columns from which all columns are best rebuilt (Li, Tang, Liu, IJCAI 2017).
+    """Selects the columns that best reconstruct all columns (Li, Tang, Liu, IJCAI 2017).
 
-    L is the Laplacian of a graph of columns and S the set of chosen columns. X is rebuilt as
-    argmin_B sum_j a_j ||b_j - x_j||^2 + beta tr(B L B'), with a_j = 1 in S and alpha outside, which
-    leaves the error
+    L is the Laplacian of a graph of columns and S the set of selected columns. X is approximated by
+    argmin_B sum_j a_j ||b_j - x_j||^2 + beta tr(B L B'), with a_j = 1 in S and alpha outside, with
+    the error
 
         v(S) = ||beta X L Q^{-1}||_F^2,    Q = diag(a) + beta L.
 
-    Columns are added one by one, each time the one that gives the least v; errors that agree to
-    12 digits are ties and go to the lower index. The order of selection is the ranking: it does not
-    depend on `n_features_to_select`, and nothing in it is random. Two columns are joined when one
-    is no farther than the k-th nearest column of the other, so equal distances can give more than k
-    neighbours. Constant and duplicate columns need no care.
+    Columns are added one by one, each time the one with the smallest v; errors that agree to 12
+    digits are ties, broken by the lower index. The order of selection is the ranking: it does not
+    depend on `n_features_to_select` and is deterministic. Two columns are connected if the distance
+    is at most that of the k-th nearest column of either, so that equal distances can give more than
+    k neighbours. Constant and duplicate columns need no special treatment.
 
-    REFS favours columns that stand for others, or that no others can stand for; it does not look
-    for clusters, and pure noise often comes first when beta is small.
+    REFS favours columns that represent others, or that no others can represent; it does not use
+    clusters, and pure noise often ranks first if beta is small.
 
-    The errors of all candidates come from H = P (beta L) X'X (beta L) P, P = Q^{-1}, both kept up
-    to date by rank-one changes: O(n d^2 + d^3) time and O(d^2) memory for the whole ranking, where
-    the algorithm as printed takes O(n d^4).
+    The errors of all candidates are computed from H = P (beta L) X'X (beta L) P, P = Q^{-1}, both
+    maintained by rank-one updates: O(n d^2 + d^3) time and O(d^2) memory for the whole ranking,
+    compared with O(n d^4) for the algorithm as published.
 
     Parameters
     ----------
     n_features_to_select : int or None
         Columns to keep, 1..n_features. None keeps half, at least one.
     alpha : float
-        0 < alpha < 1, the say of columns that are not chosen. Near 1 the choice matters little.
+        0 < alpha < 1, weight of columns that are not selected. Near 1 the selection has little
+        effect.
     beta : float
         > 0, smoothness over the graph.
     n_neighbors : int
-        k. With k >= n_features every column is joined to every other; see `n_neighbors_`.
+        k. With k >= n_features all columns are connected; see `n_neighbors_`.
 
     Attributes
     ----------
     scores_ : ndarray (n_features,)
-        n_features for the column chosen first, down to 1 for the last.
+        n_features for the column selected first, down to 1 for the last.
     order_, ranking_ : ndarray (n_features,)
-        Columns in order of selection; place of each column, 1 = chosen first.
+        Columns in order of selection; rank of each column, 1 = selected first.
     n_features_ : int
         Number of columns kept.
     objective_history_ : ndarray (n_features,)
-        The least v at each step.
+        The smallest v at each step.
     errors_ : ndarray (n_features, n_features)
-        Row s: v of each candidate at step s, inf for columns chosen before.
+        Row s: v of each candidate at step s, inf for columns already selected.
     n_neighbors_ : int
-        min(n_neighbors, n_features - 1), the k that was used.
+        min(n_neighbors, n_features - 1), the k used.
 
     Examples
     --------
@@ -105,7 +106,8 @@ def column_graph(X, k):
 def reconstruction_path(X, L, alpha, beta, refresh=100):
     """Order of selection (d,) and errors (d, d) of REFS for the column Laplacian L.
 
-    P and H are computed afresh every `refresh` steps: rounding errors of rank-one changes add up.
+    P and H are recomputed every `refresh` steps, because rounding errors of rank-one updates
+    accumulate.
     """
     d = len(L)
     XL = beta * (X @ L)

@@ -16,32 +16,33 @@ from ._selector import RankingSelector
 _LOCAL_RIDGE = 0.1  # lambda of the local kernel ridge regressions
 _CENTER_STRENGTH = 1e-4  # weight of the column norms of F
 _INDICATOR_STRENGTH = 0.1  # weight of sum(G)
-_ORTHOGONALITY = 1e7  # zeta, which stands in for the constraint G'G = I
-_SMOOTH = 1e-12  # norms are sqrt(||.||^2 + this) inside the steps; the reported terms are exact
+_ORTHOGONALITY = 1e7  # zeta, penalty that replaces the constraint G'G = I
+_SMOOTH = 1e-12  # norms are sqrt(||.||^2 + _SMOOTH) in the steps; the reported terms are exact
 
 
 class RUFS(RankingSelector):
-    """Keeps the columns that predict robust clusters, found along (Qian & Zhai, IJCAI 2013).
+    """Selects the columns that predict jointly learned robust clusters (Qian & Zhai, IJCAI 2013).
 
     Minimises over W (d x c), G (n x c) >= 0 and F (c x d) >= 0 the sum of seven terms
 
         ||X - GF||_21 + nu tr(G'LG) + alpha ||XW - G||_21 + beta ||W||_21
         + 1e-4 sum of the column norms of F + 0.1 sum(G) + 1e7/4 ||G'G - I||_F^2
 
-    G is a relaxed cluster indicator, F its centres, and L asks that a row of G be predictable from
-    the rows of neighbours. The first four terms are the paper's; the last one stands in for its
-    G'G = I, and all three are in the authors' code. The score of a column is the squared norm of
-    its row of W.
+    G is a relaxed cluster indicator, F its centres, and the term with L penalises rows of G that
+    are not predictable from neighbouring rows. The first four terms are the paper's; the last one
+    replaces its constraint G'G = I, and the last three are in the authors' code. The score of a
+    column is the squared norm of its row of W.
 
-    It starts from k-means: G one-hot with columns of norm 1, F the matching centres plus 0.2 of
-    their mean, W the ridge regression of G on X. Then each sweep minimises over W (reweighted least
-    squares), G and F (L-BFGS-B) in turn; a step that does not lower the sum is not taken. The 1e7
-    keeps G close to where it started, so RUFS is in practice a robust sparse regression on k-means
-    labels.
+    The initialization is by k-means: G one-hot with columns of norm 1, F the corresponding centres
+    plus 0.2 of their mean, W the ridge regression of G on X. Each sweep then minimises over W
+    (reweighted least squares), G and F (L-BFGS-B) in turn; a step that does not decrease the sum is
+    rejected. The weight 1e7 keeps G close to its initialization, so that RUFS is in practice a
+    robust sparse regression on k-means labels.
 
-    Differences from the authors' code: G starts with unit columns, as its constraint says (theirs
-    starts at the cluster sizes and mostly measures how that decays); steps are solved until they
-    converge; L comes from the full heat kernel rather than from a sparsified, indefinite one.
+    Differences from the authors' code: G is initialized with unit columns, as its constraint
+    requires (the authors' G is initialized with the cluster sizes, and the objective mostly
+    measures the decay of that); steps are solved to convergence; L is computed from the full heat
+    kernel instead of a sparsified, indefinite one.
 
     Parameters
     ----------
@@ -54,27 +55,27 @@ class RUFS(RankingSelector):
     nu : float
         >= 0, weight of the local-learning term.
     laplacian : array or sparse matrix (n_samples, n_samples), or None
-        L. None takes (I - A)'(I - A), row i of A the kernel ridge regression of row i on its k
+        L. None means (I - A)'(I - A), row i of A the kernel ridge regression of row i on its k
         nearest rows: K[i,N] (K[N,N] + 0.1 I)^{-1}, K = exp(-||x_i - x_j||^2 / (2 t^2)), t the mean
-        distance. Only its symmetric part matters.
+        distance. Only its symmetric part is used.
     init : array (n_samples,) or None
-        Cluster labels to start from, n_clusters different ones. None takes those of KMeans.
+        Initial cluster labels, n_clusters distinct ones. None means those of KMeans.
     n_neighbors : int
         k. With k >= n_samples - 1 all other rows are neighbours, and row i of I - A is that of
         I - K (K + 0.1 I)^{-1} divided by its diagonal entry.
     max_iter : int
-        Most sweeps.
+        Maximum number of sweeps.
     tol : float
-        Stop when a sweep lowers the sum by no more than this part of it.
+        Stop when the relative decrease of the sum in a sweep is at most this.
     random_state : int, RandomState or None
-        For KMeans; without a role when `init` is given.
+        Random state of KMeans; unused if `init` is given.
 
     Attributes
     ----------
     scores_ : ndarray (n_features,)
         Squared row norms of W.
     order_, ranking_ : ndarray (n_features,)
-        Columns from best to worst; place of each column, 1 = best.
+        Columns from best to worst; rank of each column, 1 = best.
     n_features_ : int
         Number of columns kept.
     coef_ : ndarray (n_features, n_clusters)
@@ -84,21 +85,21 @@ class RUFS(RankingSelector):
     centers_ : ndarray (n_clusters, n_features)
         F.
     objective_terms_ : ndarray (n_iter_ + 1, 7)
-        The seven terms in the order above, at the start and after each sweep.
+        The seven terms in the order above, at initialization and after each sweep.
     objective_history_ : ndarray (n_iter_ + 1,)
-        Their sums; never rises.
+        Their sums; never increases.
     n_iter_ : int
-        Sweeps done.
+        Number of sweeps.
 
     Warns
     -----
     ConvergenceWarning
-        If max_iter sweeps were not enough.
+        If the fit did not converge in max_iter sweeps.
 
     Notes
     -----
-    X must be non-negative, since GF >= 0 has to resemble it; 0/1 data are fine. Constant and
-    duplicate columns need no care.
+    X should be non-negative, because it is approximated by GF >= 0; 0/1 data are valid. Constant
+    and duplicate columns need no special treatment.
 
     Examples
     --------
@@ -171,8 +172,8 @@ class RUFS(RankingSelector):
             converged = before - after <= self.tol * abs(before)
         if not converged:
             warnings.warn(
-                f"RUFS did not converge in max_iter={self.max_iter} sweeps: the last one lowered "
-                f"the objective by {(before - after) / before:.1e} of it, tol={self.tol:g}",
+                f"RUFS did not converge in max_iter={self.max_iter} sweeps: the relative decrease "
+                f"of the objective was {(before - after) / before:.1e}, tol={self.tol:g}",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -206,7 +207,7 @@ class RUFS(RankingSelector):
             raise ValueError(f"init.shape={init.shape} should be (n_samples,)={(len(X),)}")
         names, labels = np.unique(init, return_inverse=True)
         if len(names) != c:
-            raise ValueError(f"init has {len(names)} different labels, should be n_clusters={c}")
+            raise ValueError(f"init has {len(names)} distinct labels, should be n_clusters={c}")
         return labels
 
 
@@ -229,14 +230,14 @@ def local_learning_matrix(X, k):
 
 
 class _RUFSProblem:
-    """The objective of RUFS for given data, and the steps that lower it."""
+    """The objective of RUFS for given data, and the steps that minimise it."""
 
     def __init__(self, X, L, alpha, beta, nu):
         self.X, self.L, self.alpha, self.beta, self.nu = X, L, alpha, beta, nu
         self.squares = np.einsum("ij,ij->i", X, X)
 
     def start(self, labels, c):
-        """W, G, F from cluster labels 0..c-1, none of them empty."""
+        """Initial W, G, F from cluster labels 0..c-1 without empty clusters."""
         X, G = self.X, np.zeros((len(self.X), c))
         G[np.arange(len(X)), labels] = 1 / np.sqrt(np.bincount(labels, minlength=c))[labels]
         F = np.maximum(G.T @ X, 0)  # (G'G)^{-1} = I
@@ -261,7 +262,7 @@ class _RUFSProblem:
         )
 
     def sweep(self, W, G, F):
-        """One pass over W, G, F. Keeps a block where its step does not lower the exact sum."""
+        """One pass over W, G, F. A step that does not decrease the exact sum is rejected."""
         best = self.terms(W, G, F).sum()
         for step in (self._with_new_W, self._with_new_G, self._with_new_F):
             candidate = step(W, G, F)
@@ -284,8 +285,8 @@ class _RUFSProblem:
         return W, G, F
 
     def _with_new_G(self, W, G, F):
-        """argmin_{G >= 0} of the terms with G in them."""
-        # ||x_i - g_i F||^2 from products of size c: no pass over X inside the iterations.
+        """argmin_{G >= 0} of the terms that depend on G."""
+        # ||x_i - g_i F||^2 from products of size c, without a pass over X in the iterations.
         XF, FF, XW, eye = self.X @ F.T, F @ F.T, self.X @ W, np.eye(G.shape[1])
 
         def value_and_gradient(g):
@@ -300,8 +301,8 @@ class _RUFSProblem:
             gradient += _INDICATOR_STRENGTH + _ORTHOGONALITY * (G_ @ excess)
             return value, gradient.ravel()
 
-        # 1e7 in the objective makes it stiff: with the looser stops that do for F, the scores would
-        # depend on rounding, and so on the order of rows, in their second digit.
+        # The weight 1e7 makes the objective ill-conditioned: with the looser tolerances used for F,
+        # the second digit of the scores would depend on rounding and thus on the order of the rows.
         options = {"maxiter": 500, "ftol": 1e-12, "maxcor": 30}
         return W, _minimize_nonnegative(value_and_gradient, G, **options), F
 

@@ -1,4 +1,4 @@
-"""The selector that all methods share, and the two yardsticks that need nothing else."""
+"""Base class of the selectors, and two simple baseline selectors."""
 
 import numpy as np
 from scipy.sparse.csgraph import laplacian
@@ -26,10 +26,10 @@ _RULES = {
 
 
 class RankingSelector(SelectorMixin, BaseEstimator):
-    """Keeps the best columns of a ranking; a subclass says how columns are scored.
+    """Base class that selects the best columns of a ranking by scores.
 
-    A subclass lists the rules of its parameters in `_rules` and returns one score per column from
-    `_score(X)`. The best column has the largest score, or the smallest where `_best_is_small`.
+    A subclass lists the constraints of its parameters in `_rules` and returns one score per column
+    from `_score(X)`. The best column has the largest score, or the smallest if `_best_is_small`.
     """
 
     _rules: dict = {}  # noqa: RUF012  (never changed)
@@ -51,9 +51,9 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             m = max(1, d // 2)
         elif not (is_integer(m) and 1 <= m <= d):
             raise ValueError(f"n_features_to_select={m!r} should be between 1 and n_features={d}")
-        # Most products here are small. With n = 1123, d = 800 on two cores RUFS takes 25 s on one
-        # BLAS thread and, when others use the machine too, 190 s on two. One thread also keeps
-        # the answer independent of the number of cores.
+        # Most matrix products here are small. With n = 1123, d = 800 on two cores RUFS takes 25 s
+        # with one BLAS thread and, if the machine is shared, 190 s with two. One thread also makes
+        # the result independent of the number of cores.
         with one_blas_thread():
             self.scores_ = self._score(X)
         badness = self.scores_ if self._best_is_small else -self.scores_
@@ -74,7 +74,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
 
 class VarianceSelector(RankingSelector):
-    """Keeps the columns of largest variance (p(1 - p) for a 0/1 column of mean p).
+    """Selects the columns of largest variance (p(1 - p) for a 0/1 column of mean p).
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class VarianceSelector(RankingSelector):
     scores_ : ndarray (n_features,)
         The variances.
     order_, ranking_ : ndarray (n_features,)
-        Columns from best to worst; place of each column, 1 = best.
+        Columns from best to worst; rank of each column, 1 = best.
     n_features_ : int
         Number of columns kept.
 
@@ -102,17 +102,16 @@ class VarianceSelector(RankingSelector):
         self.n_features_to_select = n_features_to_select
 
     def _score(self, X):
-        # The computed variance of a constant column can be 1e-33 and would then win over a true 0.
+        # The computed variance of a constant column can be 1e-33 due to rounding; it should be 0.
         return np.where(np.ptp(X, axis=0) == 0, 0.0, np.var(X, axis=0))
 
 
 class LaplacianScore(RankingSelector):
-    """Keeps the columns that vary least between neighbouring rows, for their variance.
+    """Selects the columns that vary least between neighbouring rows, relative to their variance.
 
     score(f) = f'Lf / f'Df on the graph of the k nearest rows with weights
     exp(-||x_i - x_j||^2 / (2 t^2)), t the mean distance between rows; D its degrees, L = D - A,
-    f a column minus its D-weighted mean. Smaller is better. A constant column says nothing and
-    scores inf.
+    f a column minus its D-weighted mean. Smaller is better. A constant column has the score inf.
 
     Parameters
     ----------
@@ -126,7 +125,7 @@ class LaplacianScore(RankingSelector):
     scores_ : ndarray (n_features,)
         The scores, SMALLER is better.
     order_, ranking_ : ndarray (n_features,)
-        Columns from best to worst; place of each column, 1 = best.
+        Columns from best to worst; rank of each column, 1 = best.
     n_features_ : int
         Number of columns kept.
 

@@ -1,9 +1,9 @@
-"""Reports: what `unskew.diagnostics` found, for people (html, Markdown) and machines (json).
+"""Reports of the results of `unskew.diagnostics` as HTML, Markdown or JSON.
 
-    write_report(diagnostics(model, X), "report.html")
+    write_report(diagnose(model, X), "report.html")
 
-The html is one file that loads nothing: it can be mailed, archived, opened on a train. See
-README.md in this folder for how it is made.
+The HTML report is one self-contained file that can be opened without a network connection. See
+README.md in this folder for the implementation.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def page_of(found: Any) -> Page:
         if isinstance(found, kind):
             return make(found)
     raise TypeError(
-        f"{type(found).__name__} has no report; give what diagnose, audit or compare returned"
+        f"found should be a result of diagnose, audit or compare, not {type(found).__name__}"
     )
 
 
 def to_html(found: Any) -> str:
-    """One self-contained page: verdict, pictures, tables, settings. Needs unskew[report].
+    """Render a self-contained HTML page: verdict, plots, tables, settings. Needs unskew[report].
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ def to_html(found: Any) -> str:
     try:
         from ._html import render_html
     except ModuleNotFoundError as error:  # jinja2 or matplotlib
-        raise ImportError(f"{error.name} is not installed; html needs unskew[report]") from error
+        raise ImportError(f"{error.name} is not installed; HTML needs unskew[report]") from error
     return render_html(page_of(found))
 
 
 def to_markdown(found: Any) -> str:
-    """The same words and tables as Markdown; pictures are there by their captions.
+    """Render the same text and tables as Markdown; plots are replaced by their captions.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def to_markdown(found: Any) -> str:
 
 
 def to_json(found: Any) -> str:
-    """All numbers, under the names of the dataclasses; no NaN, missing is null.
+    """Serialize all fields of the dataclasses as JSON; missing numbers are null, never NaN.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def to_json(found: Any) -> str:
     -------
     str
     """
-    page_of(found)  # the same types as the other formats
+    page_of(found)  # raises TypeError for the same types as the other formats
     kind = type(found).__name__.lower()
     content = {"kind": kind, **dataclasses.asdict(found)}
     return json.dumps(content, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
@@ -93,7 +93,7 @@ WRITERS = {".html": to_html, ".htm": to_html, ".md": to_markdown, ".json": to_js
 def write_report(found: Any, path: Any) -> Path:
     """Write the report in the format of the suffix: .html, .md or .json. Returns the path.
 
-    The file appears whole or not at all: it is written under another name and then renamed.
+    The write is atomic: a temporary file is written and then renamed.
 
     Parameters
     ----------

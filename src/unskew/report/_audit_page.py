@@ -1,11 +1,11 @@
-"""What the report on an audit says, in order."""
+"""Content of the report on an audit."""
 
 from __future__ import annotations
 
 from ..diagnostics import Audit
 from ._page import Column, Page, Picture, ReportTable, Section, Tile, drawn, plural
 
-WORDS = {"yes": "Worth it", "maybe": "Perhaps", "no": "Not needed"}
+WORDS = {"yes": "Worthwhile", "maybe": "Perhaps", "no": "Not needed"}
 TONES = {"yes": "good", "maybe": "neutral", "no": "neutral"}
 MEASURES = {"cramers_v": "Cramér's V", "eta": "eta", "r": "|r|"}
 
@@ -30,32 +30,32 @@ def _tiles(a: Audit) -> tuple[Tile, ...]:
     widest = a.reach[0] if a.reach else ("", 0.0)
     return (
         Tile(
-            "Typical difference",
+            "Mean difference",
             f"{a.typical_difference:.2f}",
-            f"standard deviations; chance gives {a.by_chance:.2f}",
+            f"standard deviations; by chance {a.by_chance:.2f}",
         ),
         Tile("Pairs that differ", f"{share:.0%}", f"by more than 0.1, of {a.n_pairs:,} pairs"),
-        Tile("Widest reach", f"{widest[1]:.0%}", f"of the other columns, by {widest[0]}"),
-        Tile("Noticed", f"{len(a.notices)}", "columns that look like traces of the collection"),
+        Tile("Largest reach", f"{widest[1]:.0%}", f"of the other columns, by {widest[0]}"),
+        Tile("Notices", f"{len(a.notices)}", "columns that may reflect data collection"),
     )
 
 
 def _notices(a: Audit) -> Section:
     lead = (
-        "Columns that may say how the data were collected rather than what they are about. Only "
-        "you know which is which."
+        "Columns that may reflect how the data were collected rather than their subject. Deciding "
+        "this needs domain knowledge."
         if a.notices
-        else "No column looks like a trace of how the data were collected."
+        else "No column seems to reflect how the data were collected."
     )
     table = ReportTable(
         "notices",
-        "Noticed columns",
-        "Identifiers and columns that hardly vary should be left out of a clustering; the others "
-        "are candidates for suspects.",
-        (Column("Column"), Column("Why"), Column("In words"), Column("Reach", "percent")),
+        "Columns with notices",
+        "Exclude identifiers and near-constant columns from a clustering; the others are "
+        "candidates for suspects.",
+        (Column("Column"), Column("Reason"), Column("Description"), Column("Reach", "percent")),
         tuple((n.column, n.why, n.sentence, n.reach) for n in a.notices),
     )
-    return Section("notices", "What stands out", lead, (), (table,) if a.notices else ())
+    return Section("notices", "Notices", lead, (), (table,) if a.notices else ())
 
 
 def _pairs(a: Audit) -> Section:
@@ -75,9 +75,9 @@ def _pairs(a: Audit) -> Section:
     )
     return Section(
         "pairs",
-        "Which columns go together?",
-        "How far one column separates another, in standard deviations, and a measure of "
-        "association between 0 and 1.",
+        "Associated columns",
+        "Standardised mean difference of one column under the other, and a measure of association "
+        "between 0 and 1.",
         (picture,) if a.pairs else (),
         (
             ReportTable(
@@ -105,15 +105,15 @@ def _reach(a: Audit) -> Section | None:
         return None
     return Section(
         "reach",
-        "How far does each column reach?",
+        "Reach of each column",
         "Share of the other columns that a column predicts: by at least 0.2 standard deviations, "
         "beyond chance.",
         (
             Picture(
                 "reach-picture",
                 "Reach of the columns",
-                "Orange: noticed above.",
-                f"Bar chart; the widest reach has {a.reach[0][0]}, {a.reach[0][1]:.0%}.",
+                "Orange: columns with notices.",
+                f"Bar chart; {a.reach[0][0]} has the largest reach, {a.reach[0][1]:.0%}.",
                 drawn("reach_of_columns", a),
                 "full",
             ),

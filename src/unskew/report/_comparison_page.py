@@ -1,4 +1,4 @@
-"""What the report on a comparison of methods says, in order."""
+"""Content of the report on a comparison of methods."""
 
 from __future__ import annotations
 
@@ -19,22 +19,26 @@ def page_of_comparison(c: Comparison) -> Page:
         tiles=_tiles(c),
         sections=(_methods(c), *(_suspects(c) if c.suspects else ())),
         settings=c.settings,
-        notes=(*c.notes, *(f"Left out: {title}, because {why}." for title, why in c.skipped)),
+        notes=(*c.notes, *(f"Skipped: {title} ({why})." for title, why in c.skipped)),
     )
 
 
 def _tiles(c: Comparison) -> tuple[Tile, ...]:
     own = next(row for row in c.rows if row.method == "dckm")
     tiles = [
-        Tile("Explained variance", form(own.explained_variance, "percent"), "by unskew's groups"),
-        Tile("Effective size", form(own.effective_size, "percent"), "of the rows, under weights"),
+        Tile("Explained variance", form(own.explained_variance, "percent"), "by unskew's clusters"),
+        Tile("Effective sample size", form(own.effective_size, "percent"), "of the rows"),
         Tile("Imbalance left", form(own.imbalance_left, "percent"), "sum of squared differences"),
     ]
     if own.associations:
         strongest = max(one.value for one in own.associations)
-        tiles.append(Tile("Follows a suspect", f"{strongest:.2f}", "0 not at all, 1 wholly"))
+        tiles.append(
+            Tile("Association with suspects", f"{strongest:.2f}", "0 = none, 1 = complete")
+        )
     if own.agreement is not None:
-        tiles.append(Tile("Agreement with k-means", f"{own.agreement:.2f}", "1 = the same groups"))
+        tiles.append(
+            Tile("Agreement with k-means", f"{own.agreement:.2f}", "1 = the same clusters")
+        )
     return tuple(tiles)
 
 
@@ -44,12 +48,12 @@ def _methods(c: Comparison) -> Section:
     columns = (
         Column("Method"),
         Column("Explained variance", "percent"),
-        *((Column("Follows a suspect", "number"),) if with_suspects else ()),
-        Column("Effective size", "percent"),
+        *((Column("Association with suspects", "number"),) if with_suspects else ()),
+        Column("Effective sample size", "percent"),
         Column("Imbalance left", "percent"),
         Column("Silhouette", "number"),
         Column("Agreement with k-means", "number"),
-        Column("Rows in the clusters"),
+        Column("Cluster sizes"),
     )
     rows = tuple(
         (
@@ -66,13 +70,13 @@ def _methods(c: Comparison) -> Section:
     )
     return Section(
         "methods",
-        "Method by method",
-        "Explained variance is of the columns that are no suspects, and rises when groups follow "
-        "whatever moves most, bias included: the highest is not the best by itself.",
+        "Comparison of the methods",
+        "Explained variance is that of the columns that are not suspects. Bias contributes to it, "
+        "so the highest value is not necessarily the best.",
         (
             Picture(
                 "scores",
-                "The methods side by side",
+                "Scores of the methods",
                 "Blue: unskew. Association and variance are computed with design weights only.",
                 f"Dot plot of {len(c.rows)} methods; {best.title} explains most variance.",
                 drawn("method_scores", c),
@@ -83,8 +87,8 @@ def _methods(c: Comparison) -> Section:
             ReportTable(
                 "methods-table",
                 "Methods",
-                "From the same starts. Agreement is the adjusted Rand index with k-means on all "
-                "columns.",
+                "All methods use the same initializations. Agreement is the adjusted Rand index "
+                "with k-means on all columns.",
                 columns,
                 rows,
             ),
@@ -97,15 +101,15 @@ def _suspects(c: Comparison) -> tuple[Section]:
     return (
         Section(
             "suspects",
-            "How much does each method follow each suspect?",
-            "Cramér's V for categories, eta for quantities; 0 not at all, 1 wholly. Groups that "
-            "are truly tied to a suspect follow it too.",
+            "Association of each method with each suspect",
+            "Cramér's V for categories, eta for numbers; 0 = none, 1 = complete. True clusters may "
+            "also be associated with a suspect.",
             (),
             (
                 ReportTable(
                     "suspects-table",
                     "Suspects",
-                    "With design weights only.",
+                    "Computed with design weights only.",
                     (
                         Column("Suspect"),
                         Column("Measure"),

@@ -1,4 +1,4 @@
-"""What the report on a fit says, in order."""
+"""Content of the report on a fit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ._page import (
 )
 
 MAX_CARDS = 12
-# A love plot with more features takes two places of the grid.
+# A love plot with more features than this spans two rows of the grid.
 TALL = 12
 WHEN = ("before", "after")
 TONES = {"helped": "good", "no effect": "neutral", "harmed": "bad"}
@@ -58,15 +58,15 @@ def _fit_tiles(d: Diagnostics) -> tuple[Tile, ...]:
     e = d.evidence
     tiles = [
         Tile(
-            "Typical difference",
+            "Mean difference",
             f"{e.typical_before:.2f} → {e.typical_after:.2f}",
-            f"between {'suspects and other columns' if e.suspects else 'columns'}; chance gives "
+            f"between {'suspects and other columns' if e.suspects else 'columns'}; by chance "
             f"{e.by_chance:.2f}",
         ),
         Tile(
-            "Effective size",
+            "Effective sample size",
             form(e.effective_size, "percent"),
-            f"{e.n_rows:,} rows count as {e.kish_size:,.0f}",
+            f"{e.kish_size:,.0f} of {e.n_rows:,} rows",
         ),
     ]
     if e.follows is not None:
@@ -74,18 +74,20 @@ def _fit_tiles(d: Diagnostics) -> tuple[Tile, ...]:
         against = "" if e.kmeans_follows is None else "k-means → unskew; "
         tiles.append(
             Tile(
-                "Follows a suspect", f"{before}{e.follows:.2f}", f"{against}0 not at all, 1 wholly"
+                "Association with suspects",
+                f"{before}{e.follows:.2f}",
+                f"{against}0 = none, 1 = complete",
             )
         )
     if e.kept_variance is not None:
         tiles.append(
-            Tile("Variance kept", f"{e.kept_variance:.0%}", "of what k-means' groups explain")
+            Tile("Explained variance", f"{e.kept_variance:.0%}", "relative to that of k-means")
         )
     if d.flow is not None:
         moved = form(d.flow.moved, "percent")
-        tiles.append(Tile("Rows that moved", moved, "to another group than in k-means"))
+        tiles.append(Tile("Rows that moved", moved, "in another cluster than with k-means"))
     if not d.clusters:
-        tiles.append(Tile("Heaviest row", f"{d.weights.maximum:.1f}", "its weight; the mean is 1"))
+        tiles.append(Tile("Largest weight", f"{d.weights.maximum:.1f}", "the mean is 1"))
     return tuple(tiles)
 
 
@@ -99,22 +101,22 @@ def _weights_section(d: Diagnostics) -> Section:
     maps = [_map(d, which) for which in WHEN]
     fit = Picture(
         "terms",
-        "The fit",
-        f"Status: {c.status}. The objective ended at {number(c.objective)}.",
-        f"Lines of the objective and its terms over {plural(c.iterations, 'iteration')}.",
+        "Convergence",
+        f"Status: {c.status}. Final objective: {number(c.objective)}.",
+        f"Line plot of the objective and its terms over {plural(c.iterations, 'iteration')}.",
         drawn("objective_terms", d),
     )
     largest = f" Largest: {rows[0].feature}, {rows[0].before:.2f} before." if rows else ""
     return Section(
         "weights",
-        "What the correction did" if d.evidence.corrected else "What the weights did",
-        f"How far {who} still separate each column, in standard deviations (below 0.1 counts as "
-        f"balanced), and what that cost: the heaviest 1 % of the rows carry "
-        f"{form(w.top_share, 'percent')} of the weight, {plural(w.unused, 'row')} hardly count.",
+        "Effect of the correction" if d.evidence.corrected else "Effect of the weights",
+        f"Standardised mean differences of each column under {who} (below 0.1: balanced). The 1 % "
+        f"of the rows with the largest weights have {form(w.top_share, 'percent')} of the total "
+        f"weight; {plural(w.unused, 'row')} have almost none.",
         (
             Picture(
                 "love",
-                "Differences, feature by feature",
+                "Differences by feature",
                 love,
                 f"Dot plot. {love}{largest}",
                 drawn("love_plot", d),
@@ -139,8 +141,8 @@ def _effects_picture(d: Diagnostics) -> Picture:
     words = f"Largest: {top.suspect} on {top.feature}, {top.effect:+.2f}."
     return Picture(
         "effects-picture",
-        "What the suspects do to the columns",
-        f"{words} Taken out before clustering.",
+        "Effects of the suspects on the columns",
+        f"{words} Removed before clustering.",
         f"Bar chart of the effects of suspects. {words}",
         drawn("suspect_effects", d),
     )
@@ -149,12 +151,16 @@ def _effects_picture(d: Diagnostics) -> Picture:
 def _map(d: Diagnostics, which: str) -> Picture:
     c = d.correlation
     amount = c.amount_before if which == "before" else c.amount_after
-    verbose_logging = "" if amount is None else f" Amount over all columns: {number(amount)}."
-    order = "in the order of the cluster they mark" if d.clusters else "by size of difference"
+    total = "" if amount is None else f" Amount over all columns: {number(amount)}."
+    order = (
+        "ordered by the cluster in which they differ most"
+        if d.clusters
+        else "ordered by size of difference"
+    )
     return Picture(
         f"map-{which}",
         f"Correlations {which} weighting",
-        f"Columns {order}. Blue: together, orange: opposed.{verbose_logging}",
+        f"Columns {order}. Blue: positive, orange: negative.{total}",
         f"Heat map of the correlations of {len(c.names)} encoded columns {which} weighting.",
         drawn("correlation_map", d, which=which),
     )
@@ -166,8 +172,8 @@ def _clusters_section(d: Diagnostics) -> Section | None:
     pictures = [
         Picture(
             "plane",
-            "The rows in two dimensions",
-            "Numbers mark the clusters, the size of a point is its weight.",
+            "Projection to two dimensions",
+            "Numbers are the clusters; the size of a point is its weight.",
             f"Scatter plot of {len(d.projection.positions)} rows, coloured by cluster.",
             drawn("clusters_2d", d),
         )
@@ -178,9 +184,9 @@ def _clusters_section(d: Diagnostics) -> Section | None:
             Picture(
                 "flow",
                 "From k-means to unskew",
-                f"{moved} of the rows changed group; agreement (ARI) {d.flow.agreement:.2f}. "
-                "Strong bands are rows that moved.",
-                f"Flow diagram: {moved} of the rows are in another group than in k-means.",
+                f"{moved} of the rows changed cluster; agreement (ARI) {d.flow.agreement:.2f}. "
+                "Saturated bands are rows that moved.",
+                f"Flow diagram: {moved} of the rows are in another cluster than with k-means.",
                 drawn("sample_flow", d),
             )
         )
@@ -193,18 +199,19 @@ def _clusters_section(d: Diagnostics) -> Section | None:
                 f"Cluster {profile.cluster}",
                 f"{plural(profile.size, 'row')}, {form(profile.share, 'percent')} of the sample, "
                 f"{form(profile.weighted_share, 'percent')} under the weights.",
-                f"Bars of the differences between cluster {profile.cluster} and the rest: {top}.",
+                f"Bar chart of differences between cluster {profile.cluster} and the other rows: "
+                f"{top}.",
                 drawn("cluster_profile", d, profile.cluster),
                 "card",
             )
         )
     left = len(d.clusters) - len(largest)
-    more = f" The {MAX_CARDS} largest are drawn; the table has all." if left else ""
+    more = f" The {MAX_CARDS} largest clusters are shown; the table has all." if left else ""
     return Section(
         "clusters",
         "The clusters",
-        "What marks each cluster: its difference to the rest in standard deviations, weighted "
-        "(bars) and unweighted (ticks)." + more,
+        "Columns in which each cluster differs most from the other rows, in standard deviations, "
+        "weighted (bars) and unweighted (ticks)." + more,
         tuple(pictures),
     )
 
@@ -221,13 +228,13 @@ def _baselines_section(d: Diagnostics) -> Section | None:
         ReportTable(
             "baselines",
             "Methods",
-            "Explained variance is of the columns that are no suspects; association is the "
-            "strongest with a suspect. Both with design weights only.",
+            "Explained variance is that of the columns that are not suspects; association is the "
+            "strongest with a suspect. Both use design weights only.",
             (
                 Column("Method"),
                 Column("Explained variance", "percent"),
                 Column("Agreement with unskew", "number"),
-                *((Column("Follows a suspect", "number"),) if d.associations else ()),
+                *((Column("Association with suspects", "number"),) if d.associations else ()),
             ),
             tuple(
                 (name, variance, agreement)
@@ -241,8 +248,8 @@ def _baselines_section(d: Diagnostics) -> Section | None:
             ReportTable(
                 "associations",
                 "Each suspect",
-                "How much each clustering follows each suspect: Cramér's V for categories, eta for "
-                "quantities; 0 not at all, 1 wholly.",
+                "Association of each clustering with each suspect: Cramér's V for categories, eta "
+                "for numbers; 0 = none, 1 = complete.",
                 (
                     Column("Suspect"),
                     Column("Measure"),
@@ -256,8 +263,8 @@ def _baselines_section(d: Diagnostics) -> Section | None:
         )
     return Section(
         "baselines",
-        "Would something simpler do?",
-        "The same rows by simpler methods, from the same starts.",
+        "Baselines",
+        "Simpler methods on the same rows, with the same initializations.",
         (),
         tuple(tables),
     )
@@ -273,15 +280,15 @@ def _numbers_section(d: Diagnostics) -> Section:
         ReportTable(
             "features",
             "Features",
-            f"Largest and typical |standardised difference| of each feature under {who}.",
+            f"Largest and mean |standardised difference| of each feature under {who}.",
             (
                 Column("Feature"),
                 Column("Suspect"),
                 Column("Largest before", "number"),
                 Column("Largest after", "number"),
-                Column("Typical before", "number"),
-                Column("Typical after", "number"),
-                Column("Worst under"),
+                Column("Mean before", "number"),
+                Column("Mean after", "number"),
+                Column("Largest under"),
             ),
             tuple(
                 (
@@ -309,8 +316,8 @@ def _numbers_section(d: Diagnostics) -> Section:
             ReportTable(
                 "effects",
                 "Effects of the suspects",
-                "What each value of a suspect adds to a column, in standard deviations; taken out "
-                "before clustering. The largest.",
+                "Largest effects of a value of a suspect on a column, in standard deviations; "
+                "removed before clustering.",
                 (Column("Suspect"), Column("Column"), Column("Effect", "number")),
                 tuple((one.suspect, one.feature, one.effect) for one in d.effects),
             )
@@ -322,15 +329,15 @@ def _numbers_section(d: Diagnostics) -> Section:
         ReportTable(
             "quantiles",
             "Quantiles of the weights",
-            "Of the learned weights, whose mean is 1.",
-            (Column("Share of the rows", "percent"), Column("Weight up to", "number")),
+            "Quantiles of the learned weights, whose mean is 1.",
+            (Column("Share of the rows", "percent"), Column("Weight at most", "number")),
             d.weights.quantiles,
         )
     )
     return Section(
         "numbers",
-        "All the numbers",
-        "Sort by the headings, search in any column.",
+        "Tables",
+        "Click a heading to sort; the search covers all columns.",
         (),
         tuple(tables),
     )
@@ -347,16 +354,16 @@ def _profile_table(d: Diagnostics) -> ReportTable:
     return ReportTable(
         "profiles",
         "Cluster profiles",
-        "The columns in which each cluster differs most from the rest, by weighted difference.",
+        "Columns in which each cluster differs most from the other rows, by weighted difference.",
         (
             Column("Cluster", "int"),
             Column("Column"),
             Column("Difference", "number"),
             Column("Inside", "number"),
-            Column("Rest", "number"),
+            Column("Outside", "number"),
             Column("Unweighted difference", "number"),
             Column("Unweighted inside", "number"),
-            Column("Unweighted rest", "number"),
+            Column("Unweighted outside", "number"),
         ),
         tuple(
             (
@@ -377,11 +384,11 @@ def _profile_table(d: Diagnostics) -> ReportTable:
 
 def _row_table(d: Diagnostics) -> ReportTable:
     named = any(r.index is not None for r in d.weights.heaviest)
-    listed = [("heaviest", r) for r in d.weights.heaviest]
-    listed += [("lightest", r) for r in d.weights.lightest]
+    listed = [("largest", r) for r in d.weights.heaviest]
+    listed += [("smallest", r) for r in d.weights.lightest]
     return ReportTable(
         "rows",
-        "Most and least weighted rows",
+        "Rows with the largest and smallest weights",
         "Rows are counted from 0.",
         (
             Column("Row", "int"),

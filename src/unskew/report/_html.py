@@ -1,4 +1,4 @@
-"""A Page as one self-contained html file."""
+"""Render a Page as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ HERE = Path(__file__).parent
 
 
 def _policy(script: str) -> str:
-    """Nothing from the network, and no script but ours: what user data could smuggle in is dead.
+    """Content-Security-Policy that blocks network access and all scripts but the report's own, so
+    that scripts injected through user data do not run.
 
-    Styles are open, because the pictures carry theirs as attributes.
+    Inline styles are allowed, because the SVG elements have style attributes.
     """
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
@@ -28,7 +29,7 @@ def _policy(script: str) -> str:
 
 
 def _sort_value(value: Any, how: str) -> str:
-    """What a cell is sorted by; missing values come last either way."""
+    """Sort key of a cell; missing values are last in both directions."""
     if value is None:
         return ""
     return str(value).casefold() if how == "text" else repr(float(value))

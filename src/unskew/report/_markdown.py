@@ -1,4 +1,4 @@
-"""A Page as Markdown: the same words and tables, pictures by their captions."""
+"""Render a Page as Markdown: the same text and tables, with captions instead of plots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$])")
 
 
 def _escape(text: str) -> str:
-    """Shown as it is by any Markdown reader, also inside a table."""
+    """Escape Markdown syntax, also inside a table."""
     return _SPECIAL.sub(r"\\\1", str(text).replace("\r", " ").replace("\n", " "))
 
 
@@ -41,14 +41,14 @@ def render_markdown(page: Page) -> str:
             lines += _table(table)
     s = page.settings
     fence = "`" * (3 + max((len(run) for run in re.findall("`+", s.call)), default=0))
-    lines += ["", "## How to repeat this", "", f"{fence}python", s.call, fence, ""]
+    lines += ["", "## How to reproduce this", "", f"{fence}python", s.call, fence, ""]
     encoded = f", encoded as {s.n_encoded:,}" if s.n_encoded != s.n_columns else ""
     facts = [
         ("rows", f"{s.n_rows:,}"),
         ("columns", f"{s.n_columns:,}{encoded}"),
         ("design weights", "given" if s.design_weights else "none"),
         ("suspects", ", ".join(s.suspects) or "none"),
-        *((f"left out: {name}", why) for name, why in s.ignored),
+        *((f"ignored: {name}", why) for name, why in s.ignored),
         *s.parameters,
         *s.versions,
     ]

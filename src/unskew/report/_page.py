@@ -1,4 +1,4 @@
-"""A report as plain data: what every format is made from."""
+"""A report as plain data, from which every format is rendered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Picture:
-    """``draw`` makes the figure when html is wanted; the texts stand for it elsewhere."""
+    """A plot. ``draw`` creates the figure for HTML; other formats use the texts instead."""
 
     key: str
     title: str
@@ -29,7 +29,7 @@ class Picture:
     description: str
     draw: Callable[[], Any]
     size: str = "half"  # "half", "full" or "card"
-    tall: bool = False  # takes two places, one below the other
+    tall: bool = False  # spans two rows of the grid
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """``word`` is what the verdict says, ``tone`` how it is coloured: good, neutral, bad."""
+    """``word`` is the verdict, ``tone`` its colour: good, neutral, bad."""
 
     kind: str
     subject: str
@@ -75,8 +75,8 @@ class Page:
 
 
 def drawn(name: str, *args: Any, **how: Any) -> Callable[[], Any]:
-    """The figure of a function of `plots`, made when it is asked for: the other formats need no
-    matplotlib."""
+    """A function that creates the figure of a function of `plots` when called, so that the other
+    formats do not need matplotlib."""
 
     def draw() -> Any:
         from .. import plots
@@ -88,11 +88,11 @@ def drawn(name: str, *args: Any, **how: Any) -> Callable[[], Any]:
 
 
 class Day(float):
-    """Days since 1970: a number to sort by that is read as a date."""
+    """Days since 1970-01-01: sorted as a number, displayed as a date."""
 
 
 def form(value: Any, how: str) -> str:
-    """A value as people read it."""
+    """Format a value for display."""
     if value is None:
         return MISSING
     if isinstance(value, Day):

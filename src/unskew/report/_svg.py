@@ -1,4 +1,4 @@
-"""A matplotlib figure as inline svg that takes its colours and letters from the page."""
+"""Convert a matplotlib figure to inline SVG with the colours and fonts of the page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import matplotlib as mpl
 
 from .. import plots
 
-# Colours of the drawing -> variables of the style sheet, which knows light, dark and print.
+# Colours of the figure -> variables of the style sheet, which defines light, dark and print.
 VARIABLES = {
     plots.INK: "--ink",
     plots.MUTED: "--muted",
@@ -28,9 +28,9 @@ VARIABLES = {
 
 
 def inline_svg(figure: Any, key: str, title: str, description: str) -> str:
-    """``key`` is unique in the page; title and description are read out to those who cannot see."""
+    """``key`` is unique in the page; title and description are for screen readers."""
     buffer = io.StringIO()
-    # The salt makes the ids a function of the drawing, not of the hour.
+    # A fixed salt makes the ids deterministic.
     with mpl.rc_context({**plots.STYLE, "svg.hashsalt": key}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     drawing = buffer.getvalue()
@@ -53,7 +53,7 @@ def inline_svg(figure: Any, key: str, title: str, description: str) -> str:
 
 
 def _own_ids(body: str, key: str) -> str:
-    """Ids that something refers to get the key as prefix; the others go."""
+    """Prefix referenced ids with the key and remove the others."""
     used = set(re.findall(r'href="#([^"]+)"', body)) | set(re.findall(r"url\(#([^)]+)\)", body))
 
     def renamed(match: re.Match) -> str:
@@ -66,7 +66,7 @@ def _own_ids(body: str, key: str) -> str:
 
 
 def _page_style(body: str) -> str:
-    """Colours as variables, and the page's own letters."""
+    """Replace colours by CSS variables and remove font families, so that the page's apply."""
 
     def restyled(match: re.Match) -> str:
         style = match.group(1)

@@ -22,7 +22,7 @@
       button.textContent = head.textContent;
       head.replaceChildren(button);
       button.addEventListener("click", () => {
-        // Numbers are most wanted from the largest down, words from A to Z.
+        // Default order: numbers descending, text ascending.
         const now = head.getAttribute("aria-sort");
         const first = numeric ? "descending" : "ascending";
         const other = numeric ? "ascending" : "descending";
