@@ -423,8 +423,17 @@ def test_choose_strengths_sees_where_effects_alone_fail():
 def test_auto_strength_is_one_of_the_candidates():
     data = make_spurious_background(200, random_state=0)
     model = quick(balance_strength="auto", n_runs=2).fit(data.X)
-    assert model.balance_strength_ in (0.0, 0.05, 0.1, 0.2, 0.5)
-    assert model.strength_choice_.parameter == "balance_strength"
+    choice = model.strength_choice_
+    assert choice.parameter == "balance_strength"
+    assert [each.value for each in choice.candidates] == [0.0, 0.05, 0.1, 0.2, 0.5]
+    # The weakest whose silhouette is within 5 % of the largest, and the fit is the one with it.
+    best = max(each.silhouette for each in choice.candidates)
+    assert best > 0
+    as_good = [each.value for each in choice.candidates if each.silhouette >= 0.95 * best]
+    assert model.balance_strength_ == choice.chosen == min(as_good)
+    given = quick(balance_strength=min(as_good), n_runs=2).fit(data.X)
+    np.testing.assert_array_equal(model.labels_, given.labels_)
+    np.testing.assert_array_equal(model.weights_, given.weights_)
 
 
 def test_both_settings_can_be_auto():

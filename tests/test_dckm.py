@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -366,10 +366,19 @@ def test_pipeline_grid_search_and_output_names(data):
     pipe.set_output(transform="pandas")
     out = pipe.fit_transform(frame)
     assert list(out.columns) == ["dckm0", "dckm1", "dckm2", "dckm3"]
-    search = GridSearchCV(
-        DCKM(4, n_init=1, random_state=0), {"balance_strength": [0.1, 1.0]}, cv=2
-    ).fit(data.X)
-    assert search.best_params_["balance_strength"] in (0.1, 1.0)
+    model, strengths = DCKM(4, n_init=1, random_state=0), [0.1, 1.0]
+    search = GridSearchCV(model, {"balance_strength": strengths}, cv=KFold(2)).fit(data.X)
+    by_hand = [
+        np.mean(
+            [
+                clone(model).set_params(balance_strength=s).fit(data.X[train]).score(data.X[test])
+                for train, test in KFold(2).split(data.X)
+            ]
+        )
+        for s in strengths
+    ]
+    np.testing.assert_allclose(search.cv_results_["mean_test_score"], by_hand)
+    assert search.best_params_ == {"balance_strength": strengths[int(np.argmax(by_hand))]}
 
 
 def test_sample_weight_is_routed(data, rng):
