@@ -12,11 +12,12 @@ ifneq ($(wildcard ../shared/reference),)
 export UNSKEW_REFERENCE ?= $(abspath ../shared/reference)
 endif
 
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo test soak lint format bench clean
 
 help:
 	@echo "make demo   one biased column and what seven methods make of it, on simulated data"
-	@echo "make test   the test suite"
+	@echo "make test   the test suite, in two processes"
+	@echo "make soak   tests that take minutes: faults of a cluster, large files"
 	@echo "make lint   ruff (format and rules) and mypy on the kernels"
 	@echo "make bench  slow measurements; prints tables"
 	@echo "make setup  create $(VENV) with everything above (done by each target on its own)"
@@ -34,7 +35,10 @@ demo: $(READY)
 	$(BIN)/unskew demo --report out/unskew-demo.html
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+soak: $(READY)
+	$(BIN)/python -m pytest -m soak
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -3,6 +3,10 @@
 import os
 from pathlib import Path
 
+# Before scikit-learn is loaded: on small data the OpenMP threads of its k-means only wait for each
+# other, several times longer where the tests run in two processes. Subprocesses inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 

@@ -20,7 +20,7 @@ pytest.importorskip("skops")
 pl = pytest.importorskip("polars")
 
 
-FIT = ["-k", "2", "--n-init", "2"]
+FIT = ["-k", "2", "--n-init", "2", "--tol", "0.01"]
 UNSKEW = [sys.executable, "-m", "unskew"]
 
 
@@ -298,6 +298,10 @@ def test_bad_usage_is_one_line_and_exit_code_two(home, unskew, arguments, words)
     assert sorted(os.listdir()) == ["data.csv"]
 
 
+# Without a time stamp, so that the test has the same name in every process.
+CUT = gzip.compress(b"a,b\n1,2\n" * 50, mtime=0)[:-20]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
@@ -307,11 +311,7 @@ def test_bad_usage_is_one_line_and_exit_code_two(home, unskew, arguments, words)
         ("one.csv", b"a,b\n1,2\n", "one.csv: "),
         ("ragged.csv", b"a,b\n1,2\n3,4,5\n", "ragged.csv: line 3: 3 fields"),
         ("latin.csv", b"a,b\n1,Zo\xeb\n", "latin.csv: line 2: byte 0xeb at offset 8"),
-        (
-            "cut.csv.gz",
-            gzip.compress(b"a,b\n1,2\n" * 50)[:-20],
-            "cut.csv.gz: is not a complete gzip",
-        ),
+        ("cut.csv.gz", CUT, "cut.csv.gz: is not a complete gzip"),
         ("bad.parquet", b"PAR1nothing", "bad.parquet: cannot be read as parquet"),
         ("twice.csv", b"a,a\n1,2\n", "twice.csv: columns 1 and 2 are both named 'a'"),
         (".", None, ".: the folder has no .parquet file"),
@@ -333,19 +333,29 @@ def test_debug_shows_the_traceback(home, unskew):
     assert err.splitlines()[-1] == "unskew fit: gone.csv: no such file"
 
 
+BY_SITE = [*FIT, "-s", "site", "--id", "patient", "-q"]
+
+
+@pytest.fixture(scope="module")
+def labels_of_csv(frame, tmp_path_factory):
+    """The labels that fit writes for data.csv."""
+    from unskew.cli import main
+
+    folder = tmp_path_factory.mktemp("csv")
+    frame.write_csv(folder / "data.csv")
+    data, labels = str(folder / "data.csv"), folder / "labels.csv"
+    assert main(["fit", data, *BY_SITE, "--labels", str(labels)]) == 0
+    return labels.read_text()
+
+
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.tsv", "a.jsonl", "a.parquet", "a.feather"])
-def test_the_format_does_not_change_the_answer(home, unskew, frame, name):
+def test_the_format_does_not_change_the_answer(home, unskew, frame, name, labels_of_csv):
     from unskew._io import write_table
 
     write_table(name, frame.to_dict(as_series=False))
-    answers = []
-    for source in ("data.csv", name):
-        code, out, err = unskew(
-            "fit", source, *FIT, "-s", "site", "--id", "patient", "--labels", "-", "-q"
-        )
-        assert code == 0, err
-        answers.append(out)
-    assert answers[0] == answers[1]
+    code, out, err = unskew("fit", name, *BY_SITE, "--labels", "-")
+    assert code == 0, err
+    assert out == labels_of_csv
 
 
 def test_matrices_are_taken_as_they_are(home, unskew, rng):
@@ -461,14 +471,13 @@ def test_audit(home, unskew):
 
 def test_compare(home, unskew):
     code, out, err = unskew(
-        "compare", "data.csv", *FIT, "-s", "site", "--drop", "patient", "--report", "c.html"
-    )
+        "compare", "data.csv", *FIT, "-s", "site", "--drop", "patient", "--report", "c.html",
+        "--json",
+    )  # fmt: skip
     assert code == 0, err
-    assert "k-means" in out
-    assert "assoc." in out
+    assert "k-means" in err
+    assert "assoc." in err
     assert Path("c.html").exists()
-    code, out, _ = unskew("compare", "data.csv", *FIT, "-s", "site", "--drop", "patient", "--json")
-    assert code == 0
     assert len(json.loads(out)["comparison"]["rows"]) >= 3
 
 
@@ -623,7 +632,7 @@ def test_a_terminal_sees_a_bar_and_a_summary(home):
 
 def test_what_the_number_of_clusters_was_chosen_from_is_shown(home, unskew):
     how = ["fit", "data.csv", "-k", "auto", "--runs", "2", "--drop", "patient", "-s", "site"]
-    how += ["--keep", "x0", "--keep", "x1", "--keep", "f0", "--max-iter", "3"]
+    how += ["--keep", "x0", "--keep", "x1", "--keep", "f0", "--tol", "0.05"]
     code, out, err = unskew(*how, "--json")
     assert code == 0
     assert "clusters tried" in err
@@ -639,10 +648,10 @@ def test_what_the_number_of_clusters_was_chosen_from_is_shown(home, unskew):
 
 def test_one_run_has_nothing_to_agree_with(home, unskew):
     how = ["fit", "data.csv", "-k", "2", "--runs", "1", "--drop", "patient", "-s", "site"]
-    code, out, _ = unskew(*how)
+    code, out, err = unskew(*how, "--json")
     assert code == 0
-    assert "1, so agreement is undefined" in out
-    assert json.loads(unskew(*how, "--json")[1])["result"]["stability"] is None
+    assert "1, so agreement is undefined" in err
+    assert json.loads(out)["result"]["stability"] is None
 
 
 def test_much_imbalance_left_by_weights_points_to_the_effects(home, unskew):

@@ -372,7 +372,8 @@ def test_it_passes_the_checks_of_scikit_learn():
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        check_estimator(ConsensusDCKM(3, n_runs=2), expected_failed_checks=expected)
+        model = ConsensusDCKM(3, n_runs=2, max_iter=5)
+        check_estimator(model, expected_failed_checks=expected)
 
 
 def test_it_can_be_cloned_and_keeps_its_parameters():
@@ -404,7 +405,7 @@ def test_choose_k_counts_the_groups_and_not_the_sites():
     assert found.chosen == 3
     assert [each.value for each in found.candidates] == [2, 3, 4, 5]
     assert found.best_by("silhouette") == 3
-    model = quick(K="auto", suspects=data.suspects).fit(data.X)
+    model = quick(K="auto", suspects=data.suspects, tol=0.05).fit(data.X)
     assert model.n_clusters_ == 3 == model.cluster_centers_.shape[0]
     assert model.choice_.parameter == "n_clusters"
     assert model.n_clusters == "auto"

@@ -254,18 +254,23 @@ def fit(X, adjust="both", **how):
     return DCKM(4, adjust=adjust, **how).fit(X)
 
 
+@pytest.fixture(scope="module")
+def both(data):
+    return fit(data.X, suspects=data.suspects)
+
+
 @pytest.mark.parametrize("adjust", ["effects", "both"])
 def test_threads_do_not_change_a_bit(data, adjust, monkeypatch):
     monkeypatch.setattr("unskew._data.tiled.tile_rows", lambda shape, sparse: 97)  # several tiles
-    X = data.X.astype(np.float32)
-    one, two = (fit(X, adjust, suspects=data.suspects, n_threads=t) for t in (1, 2))
+    X, how = data.X[:250].astype(np.float32), {"suspects": data.suspects, "n_init": 1}
+    one, two = (fit(X, adjust, **how, n_threads=t) for t in (1, 2))
     np.testing.assert_array_equal(one.labels_, two.labels_)
     np.testing.assert_array_equal(one.weights_, two.weights_)
     np.testing.assert_array_equal(one._distance.effects.B, two._distance.effects.B)
 
 
-def test_blocks_do_not_change_the_sums(data, monkeypatch):
-    one = fit(data.X, suspects=data.suspects)
+def test_blocks_do_not_change_the_sums(data, both, monkeypatch):
+    one = both
     monkeypatch.setattr("unskew._data.tiled.tile_rows", lambda shape, sparse: 97)
     other = fit(data.X, suspects=data.suspects)
     assert (one.labels_ == other.labels_).mean() > 0.99
@@ -321,9 +326,8 @@ def test_a_constant_suspect_is_kmeans(data, adjust, strength):
     assert model.suspect_effects_ == []
 
 
-def test_predict_transform_and_weights_give_back_the_fit(data):
-    for adjust in ("effects", "both"):
-        model = fit(data.X, adjust, suspects=data.suspects)
+def test_predict_transform_and_weights_give_back_the_fit(data, both):
+    for model in (fit(data.X, "effects", suspects=data.suspects), both):
         np.testing.assert_array_equal(model.predict(data.X), model.labels_)
         np.testing.assert_array_equal(model.transform(data.X).argmin(1), model.labels_)
         assert model._weights_r2 > 0.98
@@ -331,8 +335,8 @@ def test_predict_transform_and_weights_give_back_the_fit(data):
         assert (off < 0.05).mean() > 0.95
 
 
-def test_encode_for_sees_corrected_features(data):
-    model = fit(data.X, suspects=data.suspects)
+def test_encode_for_sees_corrected_features(data, both):
+    model = both
     design = design_for(model, data.X)
     value = Balance(design.rows, design.pair_blocks, form="primal").value(model.combined_weights_)
     assert value == pytest.approx(model.imbalance_, rel=1e-9)
@@ -517,17 +521,16 @@ def test_nothing_is_lost_without_bias_and_footprint(rng):
     keep = np.r_[data.core, data.suspects]  # no footprint columns
     X, new = data.X[:, keep], data.X_population[:, keep]
     suspects = np.arange(40, 44)
-    model = DCKM(4, suspects=suspects, adjust="both", random_state=0).fit(X)
-    plain = DCKM(4, suspects=suspects, balance_strength=0, spread_strength=1e6, random_state=0).fit(
-        X
-    )
+    how = {"suspects": suspects, "n_init": 3, "random_state": 0}
+    model = DCKM(4, adjust="both", **how).fit(X)
+    plain = DCKM(4, balance_strength=0, spread_strength=1e6, **how).fit(X)
     scores = [adjusted_rand_score(data.y_population, m.predict(new)) for m in (model, plain)]
     assert scores[0] > scores[1] - 0.01
     assert model.effective_sample_size_ > 0.9
 
 
-def test_candidates_are_reported(data):
-    model = fit(data.X, suspects=data.suspects)
+def test_candidates_are_reported(both):
+    model = both
     assert [one["restart"] for one in model.restarts_] == [
         "raw",
         "regressed",
@@ -539,11 +542,11 @@ def test_candidates_are_reported(data):
     assert isinstance(Distance(np.arange(2)).effects, type(None))
 
 
-def test_model_file_keeps_the_effects(data, tmp_path):
+def test_model_file_keeps_the_effects(data, both, tmp_path):
     pytest.importorskip("skops")
     import unskew
 
-    model = fit(data.X, suspects=data.suspects)
+    model = both
     again = unskew.load(unskew.save(model, tmp_path / "m.skops"))
     np.testing.assert_array_equal(
         again.predict(data.X_population), model.predict(data.X_population)

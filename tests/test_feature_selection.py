@@ -56,8 +56,8 @@ def build(cls, m=None, **parameters):
 
 @pytest.mark.filterwarnings("ignore:RUFS did not converge:sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
-    # The defaults pass as well; thirty sweeps take minutes over all checks.
-    [VarianceSelector(), LaplacianScore(), REFS(), FSASL(), RUFS(max_iter=2)]
+    # The defaults pass as well; twenty and thirty sweeps take minutes over all checks.
+    [VarianceSelector(), LaplacianScore(), REFS(), FSASL(max_iter=4), RUFS(max_iter=2)]
 )
 def test_scikit_learn_estimator_checks(estimator, check):
     check(estimator)
@@ -265,8 +265,8 @@ def test_equal_rows_give_finite_scores(cls):
 @example(10_000, 8, 3)  # its embedding has a row that is orthogonal to the others to rounding
 def test_any_binary_table_is_ranked(seed, n, d):
     X = np.random.default_rng(seed).integers(0, 2, size=(n, d)).astype(float)
-    selectors = [VarianceSelector(), LaplacianScore(), REFS(), FSASL(n_clusters=n)]
-    selectors.append(FSASL(n_clusters=n, lasso="author"))
+    selectors = [VarianceSelector(), LaplacianScore(), REFS(), FSASL(n_clusters=n, max_iter=5)]
+    selectors.append(FSASL(n_clusters=n, max_iter=5, lasso="author"))
     if len(np.unique(X, axis=0)) >= 2:
         selectors.append(RUFS(n_clusters=2, tol=1e-2, random_state=0))
     for selector in selectors:

@@ -41,9 +41,29 @@ def few(monkeypatch):
     monkeypatch.setattr(sampling, "MAX_ROWS", 700)
 
 
-def test_few_rows_are_all_used(data, model):
+@pytest.fixture(scope="module")
+def fitted(model):
+    """Labels and weights of the fit, copied before any diagnostics."""
+    return model.labels_.copy(), model.weights_.copy()
+
+
+@pytest.fixture(scope="module")
+def whole(data, model, fitted):
+    """Diagnostics of all rows."""
+    return diagnose(model, data.X)
+
+
+@pytest.fixture(scope="module")
+def part(data, model, fitted):
+    """Diagnostics of 700 of the 1,500 rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "MAX_ROWS", 700)
+        return diagnose(model, data.X)
+
+
+def test_few_rows_are_all_used(data, whole):
     assert sampling.sample_rows(data.X, None, 0).chosen is None
-    assert not any("drawn at random" in note for note in diagnose(model, data.X).notes)
+    assert not any("drawn at random" in note for note in whole.notes)
 
 
 def test_fewer_rows_of_wide_data_are_sampled():
@@ -69,8 +89,8 @@ def test_rows_are_drawn_without_repeats_in_their_order_among_those_that_count(da
     np.testing.assert_array_equal(sampling.sample_rows(data.X, a, 0).chosen, np.arange(1000, 1500))
 
 
-def test_what_counts_all_rows_counts_all(data, model, few):
-    found = diagnose(model, data.X)
+def test_what_counts_all_rows_counts_all(model, part):
+    found = part
     assert "Computed on a random subsample of 700 of 1,500 rows." in found.notes
     assert found.settings.n_rows == found.weights.n_rows == found.evidence.n_rows == 1500
     sizes = np.bincount(model.labels_, minlength=4)
@@ -90,10 +110,7 @@ def test_what_counts_all_rows_counts_all(data, model, few):
     assert sum(map(sum, found.flow.counts)) == 700
 
 
-def test_a_sample_of_rows_reports_nearly_what_all_rows_do(data, model, monkeypatch):
-    whole = diagnose(model, data.X)
-    monkeypatch.setattr(sampling, "MAX_ROWS", 700)
-    part = diagnose(model, data.X)
+def test_a_sample_of_rows_reports_nearly_what_all_rows_do(data, model, whole, part, few):
     assert part.verdict.word == whole.verdict.word == "helped"
     assert verdict(model, data.X).word == "helped"
     assert part.evidence.typical_after == pytest.approx(whole.evidence.typical_after, abs=0.05)
@@ -115,16 +132,14 @@ def test_a_cluster_of_which_no_row_was_drawn(data, monkeypatch):
     assert "</html>" in to_html(found)
 
 
-def test_the_model_is_left_as_it_was(data, model, few):
-    labels, weights = model.labels_.copy(), model.weights_.copy()
-    diagnose(model, data.X)
-    np.testing.assert_array_equal(model.labels_, labels)
-    np.testing.assert_array_equal(model.weights_, weights)
+def test_the_model_is_left_as_it_was(model, fitted, part):
+    np.testing.assert_array_equal(model.labels_, fitted[0])
+    np.testing.assert_array_equal(model.weights_, fitted[1])
 
 
-def test_rows_outside_memory_are_sampled_as_those_in_it(data, model, few, tmp_path):
+def test_rows_outside_memory_are_sampled_as_those_in_it(data, model, part, few, tmp_path):
     np.save(tmp_path / "x.npy", data.X)
-    expected = diagnose(model, data.X)
+    expected = part
     given = {
         "path": tmp_path / "x.npy",
         "memmap": np.load(tmp_path / "x.npy", mmap_mode="r"),
@@ -180,7 +195,8 @@ def test_tables_and_their_row_names(adjust, monkeypatch, tmp_path):
 
 def test_columns_far_from_0_are_moved_by_the_means_of_the_fit(data, few):
     X = data.X + np.random.default_rng(0).normal(1000, 1, data.X.shape)
-    model = DCKM(4, suspects=data.suspects, adjust="both", n_init=1, random_state=0).fit(X)
+    how = {"suspects": data.suspects, "n_init": 1, "tol": 0.1, "random_state": 0}
+    model = DCKM(4, adjust="both", **how).fit(X)
     some = sampling.sample_rows(X, None, 0)
     view = view_of_fit(sampling.subset_model(model, some.chosen), some.X, None)
     assert np.abs(model._shift).min() > 900
@@ -206,8 +222,8 @@ def test_design_weights_of_all_rows_are_asked_for(data, few):
         verdict(model, data.X[:900])
 
 
-def test_the_report_names_the_number_of_sampled_rows(data, model, few):
-    page = to_html(diagnose(model, data.X))
+def test_the_report_names_the_number_of_sampled_rows(part):
+    page = to_html(part)
     assert "Computed on a random subsample of 700 of 1,500 rows" in page
 
 
