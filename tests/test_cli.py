@@ -195,7 +195,7 @@ def test_quiet_is_silent(home, unskew):
 
 def test_checks_that_fail_exit_with_one_and_still_write(home, unskew):
     base = ["fit", "data.csv", *FIT, "-s", "site", "--drop", "patient", "-q"]
-    code, _, err = unskew(*base, "--min-effective-sample-size", "1", "--labels", "a.csv")
+    code, _, err = unskew(*base, "--fail-below", "1", "--labels", "a.csv")
     assert code == 1
     assert "check failed: effective sample size" in one_line(err)
     assert Path("a.csv").exists()
@@ -205,16 +205,16 @@ def test_checks_that_fail_exit_with_one_and_still_write(home, unskew):
     code, _, err = unskew(*base, "--fail-on", "no-effect")
     assert code == 1
     assert "with --fail-on no-effect" in one_line(err)
-    code, _, err = unskew(*base, "--min-effective-sample-size", "0.5")
+    code, _, err = unskew(*base, "--fail-below", "0.5")
     assert (code, err) == (0, "")
-    code, _, err = unskew(*base, "--min-effective-sample-size", "1.5")
+    code, _, err = unskew(*base, "--fail-below", "1.5")
     assert code == 2
-    assert "--min-effective-sample-size 1.5 should be in (0, 1]" in one_line(err)
+    assert "--fail-below 1.5 should be in (0, 1]" in one_line(err)
 
 
 def test_the_lower_bound_of_the_effective_size_holds_inside_the_fit(home, unskew):
     code, out, _ = unskew(
-        "fit", "data.csv", *FIT, "-s", "site", "--drop", "patient", "--effective-size-bound", "0.9",
+        "fit", "data.csv", *FIT, "-s", "site", "--drop", "patient", "--min-effective-sample-size", "0.9",
         "--json", "-q",
     )  # fmt: skip
     assert code == 0

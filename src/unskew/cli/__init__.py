@@ -1,7 +1,7 @@
 """The command line: `unskew COMMAND ...`, also `python -m unskew COMMAND ...`.
 
 Exit codes: 0 success; 1 success, but a requested check failed (--fail-on,
---min-effective-sample-size); 2 bad usage or input, with one line that names
+--fail-below); 2 bad usage or input, with one line that names
 file, column and rule; 130 stopped by Ctrl-C.
 """
 

@@ -306,7 +306,7 @@ def _parameters(
         "tol": strengths.tol,
     }
     return {name: value for name, value in asked.items() if value is not None} | {
-        "min_effective_sample_size": strengths.effective_size_bound,
+        "min_effective_sample_size": strengths.min_effective_sample_size,
         "margins": read_margins(study, strengths.margin),
         "encoder": make_encoder(study, coding),
         "n_bins": strengths.bins,
@@ -368,18 +368,16 @@ def _diagnose(
 
 
 def _check_checks(checks: CheckOptions) -> None:
-    share = checks.min_effective_sample_size
+    share = checks.fail_below
     if share is not None and not 0 < share <= 1:
-        raise FileError(f"--min-effective-sample-size {share:g} should be in (0, 1]")
+        raise FileError(f"--fail-below {share:g} should be in (0, 1]")
 
 
 def _failed(estimator: Any, found: Any, checks: CheckOptions) -> list[str]:
     failed = []
-    share, size = checks.min_effective_sample_size, estimator.effective_sample_size_
+    share, size = checks.fail_below, estimator.effective_sample_size_
     if share is not None and size < share:
-        failed.append(
-            f"effective sample size {size:.3g} is below --min-effective-sample-size {share:g}"
-        )
+        failed.append(f"effective sample size {size:.3g} is below --fail-below {share:g}")
     if checks.fail_on is not None:
         bad = {"harmed": ("harmed",), "no-effect": ("harmed", "no effect")}[checks.fail_on.value]
         if found.verdict.word in bad:

@@ -194,7 +194,7 @@ FLAGS = {
     "n_bins": "--bins",
     "n_threads": "--threads",
     "random_state": "--seed",
-    "min_effective_sample_size": "--effective-size-bound",
+    "min_effective_sample_size": "--min-effective-sample-size",
     "margins": "--margin",
     "suspects": "--suspect",
     "sample_weight": "--weight-column",

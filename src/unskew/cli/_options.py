@@ -207,7 +207,7 @@ class StrengthOptions:
             rich_help_panel="Method",
         ),
     ] = None
-    effective_size_bound: Annotated[
+    min_effective_sample_size: Annotated[
         float | None,
         Option(
             metavar="SHARE",
@@ -387,7 +387,7 @@ class CheckpointOptions:
 class CheckOptions:
     """Checks of a completed run."""
 
-    min_effective_sample_size: Annotated[
+    fail_below: Annotated[
         float | None,
         Option(
             metavar="SHARE",
