@@ -214,8 +214,8 @@ def test_checks_that_fail_exit_with_one_and_still_write(home, unskew):
 
 def test_the_lower_bound_of_the_effective_size_holds_inside_the_fit(home, unskew):
     code, out, _ = unskew(
-        "fit", "data.csv", *FIT, "-s", "site", "--drop", "patient", "--min-effective-sample-size", "0.9",
-        "--json", "-q",
+        "fit", "data.csv", *FIT, "-s", "site", "--drop", "patient",
+        "--min-effective-sample-size", "0.9", "--json", "-q",
     )  # fmt: skip
     assert code == 0
     assert json.loads(out)["result"]["effective_size"] >= 0.9 - 1e-6
