@@ -1,4 +1,4 @@
-"""python -m benchmarks NAME: see --help."""
+"""Command line of the benchmarks: python -m benchmarks NAME; see --help."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ import time
 from pathlib import Path
 
 NAMES = {
-    "paper-table": "all methods on the paper's data, beside the published numbers",
+    "paper-table": "all methods on the paper's data, compared with the published numbers",
     "paper-correlation": "figure 2: amount of correlation before and after weighting",
     "paper-sensitivity": "figure 3: NMI over the strengths",
     "selection": "known selection bias: simulators over the rate, NHANES, crashes, pooled SURF",
-    "effects": "named suspects by weights, by effects and by both, beside the rivals",
-    "defaults": "answers without labels: consensus, choices, the verdict against the truth",
-    "tables": "NHANES as a table: two readers, rivals side by side, known shares",
-    "speed": "time and memory as ratios to the machine's matrix product and scikit-learn",
+    "effects": "named suspects: weights, effects and both, compared with baselines",
+    "defaults": "results without labels: consensus, model selection, accuracy of the verdict",
+    "tables": "NHANES as a table: two readers, baselines, known population shares",
+    "speed": "time and memory relative to the machine's matrix product and scikit-learn",
 }
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measurements of unskew. Results are stored as they come; an interrupted run "
-        "continues where it stopped.",
+        description="Benchmarks of unskew. Results are stored after each task; an interrupted run "
+        "can be resumed.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="\n".join(f"  {name:18} {words}" for name, words in NAMES.items()),
     )
     parser.add_argument("name", choices=NAMES, metavar="NAME", help="one of the names below")
-    parser.add_argument("--quick", action="store_true", help="a first look, in minutes")
+    parser.add_argument("--quick", action="store_true", help="small sizes, in minutes")
     parser.add_argument(
         "--out", type=Path, default=Path("out"), help="folder of the results (default: ./out)"
     )
-    parser.add_argument("--jobs", type=int, help="processes; the default is one per core")
-    parser.add_argument("--retry-failed", action="store_true", help="do failed tasks again")
+    parser.add_argument("--jobs", type=int, help="number of processes (default: one per core)")
+    parser.add_argument("--retry-failed", action="store_true", help="repeat failed tasks")
     return parser
 
 
@@ -46,8 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
     serial = options.name in ("speed", "tables")
     if serial and (options.jobs is not None or options.retry_failed):
         print(
-            f"benchmarks: {options.name} does one thing at a time; "
-            "--jobs and --retry-failed have no meaning there",
+            f"benchmarks: {options.name} runs serially; "
+            "--jobs and --retry-failed do not apply to it",
             file=sys.stderr,
         )
         return 2
@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
     command = " ".join(words)
     how = {"quick": options.quick, "command": command}
     if not serial:
-        # Workers are processes of their own; their BLAS is told before it loads.
+        # Workers are separate processes; BLAS reads these variables when it is loaded.
         for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             os.environ.setdefault(variable, "1")
         how |= {"jobs": options.jobs or -1, "retry_failed": options.retry_failed}
@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nstopped; the same command continues from here", file=sys.stderr)
+        print("\nstopped; the same command resumes from here", file=sys.stderr)
         return 130
     for path in paths:
         if path.suffix == ".md":

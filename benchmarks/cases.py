@@ -1,7 +1,7 @@
-"""Cases for the verdict: data with a known truth, and settings that help, do nothing, or harm.
+"""Cases for the verdict: data with known classes, and settings that help, do nothing, or harm.
 
-A case is a seed: everything about it is drawn from it. Truth is the change in population ARI
-against k-means on all columns (ten starts, and one from the model's groups).
+A case is determined by its seed. Its truth is the change in population ARI compared with k-means on
+all columns (ten initializations, and one with the model's clusters).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from unskew.simulate import (
     select_with_bias,
 )
 
-# Changes of the population ARI below this are no effect. Simulated populations have so many rows
-# that the change is known to less than that.
+# Changes of the population ARI below NOTHING are no effect. Simulated populations have POPULATION
+# rows, so that the change is known more accurately than that.
 NOTHING, POPULATION = 0.02, 10_000
 KINDS = ("footprint", "footprint", "background", "background", "digits", "scanned", "blobs",
          "resampled")  # fmt: skip
-# How often each is drawn.
+# Probability of each setting.
 SETTINGS = {
     "named": 0.16,
     "named, weights": 0.12,
@@ -70,7 +70,7 @@ def make_data(kind: str, rng: np.random.RandomState, sizes=SIZES, widths=WIDTHS)
         )  # fmt: skip
         X, population, y = data.X, data.X_population, data.y_population
         suspects = data.suspects
-    elif kind == "scanned":  # presence of ink, and a scanner whose dirt is ink as well
+    elif kind == "scanned":  # presence of ink, and scanners that add ink
         digits = load_digits()
         K = int(rng.choice([3, 4, 6]))
         own = np.isin(digits.target, rng.permutation(10)[:K])
@@ -82,10 +82,10 @@ def make_data(kind: str, rng: np.random.RandomState, sizes=SIZES, widths=WIDTHS)
             seen = np.maximum(ink, dirt[site] * (rng.random_sample(ink.shape) < 0.8))
             return np.hstack([seen, site[:, None]])
 
-        tied = np.where(rng.random_sample(y.size) < rate, code % 2, rng.randint(2, size=y.size))
-        X, population = scan(tied), scan(rng.randint(2, size=y.size))
+        biased = np.where(rng.random_sample(y.size) < rate, code % 2, rng.randint(2, size=y.size))
+        X, population = scan(biased), scan(rng.randint(2, size=y.size))
         suspects = np.array([64])
-    elif kind == "blobs":  # numbers: groups, and a site that shifts other columns
+    elif kind == "blobs":  # numbers: clusters, and a site that shifts other columns
         d, extra = int(rng.choice([4, 8])), int(rng.choice([2, 4, 8]))
         centres = rng.normal(size=(K, d)) * rng.choice([1.5, 2.0])
         shifts = rng.normal(size=(2, extra)) * rng.choice([0.5, 1.0, 2.0])
@@ -100,7 +100,7 @@ def make_data(kind: str, rng: np.random.RandomState, sizes=SIZES, widths=WIDTHS)
 
         (X, _), (population, y) = draw(n, rate), draw(POPULATION, 0.0)
         suspects = np.array([d + extra])
-    else:  # real rows, drawn so that one of their own columns follows the class
+    else:  # real rows, sampled such that one of their own columns depends on the class
         digits = load_digits()
         K = int(rng.choice([3, 4, 6]))
         own = np.isin(digits.target, rng.permutation(10)[:K])
@@ -141,12 +141,12 @@ def make_model(setting: str, data: Bunch, rng: np.random.RandomState) -> Any:
 
 
 def make_case(seed: int) -> tuple[str, str, Bunch, Any]:
-    """kind, setting, data and the model, not fitted."""
+    """kind, setting, data and the unfitted model."""
     rng = np.random.RandomState(seed)
     kind = str(rng.choice(KINDS))
     setting = str(rng.choice(list(SETTINGS), p=list(SETTINGS.values())))
     if setting == "all pairs, strong":
-        # Enough rows, and groups that k-means finds: there is something to lose.
+        # Enough rows, and clusters that k-means finds, so that harm is possible.
         kind = str(rng.choice(["footprint", "background"]))
         data = make_data(kind, rng, (2000, 3000), (6, 12))
     else:
@@ -155,8 +155,9 @@ def make_case(seed: int) -> tuple[str, str, Bunch, Any]:
 
 
 def best_kmeans(data: Bunch, columns: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
-    """Population labels of k-means on some columns: the lowest end of ten starts and of one from
-    the model's own groups, so that a bad start is not taken for a difference."""
+    """Population labels of k-means on the given columns: the best solution of ten initializations
+    and of one with the model's clusters, so that a poor local minimum is not taken for a
+    difference."""
     X = data.X[:, columns]
     fits = [
         PlainKMeans(data.n_clusters, n_init=10, init="k-means++", random_state=seed),

@@ -1,7 +1,7 @@
-"""Answers without labels: what the defaults are worth, and how often the verdict is right.
+"""Results without labels: quality of the defaults, and accuracy of the verdict.
 
 The strengths, the scale of rows and the number of runs were chosen on the simulators and on three
-of the seven sets (DESIGN); the other four are reported apart.
+of the seven data sets (DESIGN); the other four are reported separately.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .runner import Task, made_by, run, write_rows
 K = 10
 DESIGN = ("amazon", "webcam", "OH1")
 HELD_OUT = ("caltech", "dslr", "OH2", "OH3")
-# Rows count alike: the price of unequal weights keeps them at 1, so that this is k-means.
+# The spread strength keeps the weights at 1, so that this is k-means.
 KMEANS = {"balance_strength": 0.0, "spread_strength": 1e6}
 ON_PAPER_DATA: dict[str, dict] = {
     "ConsensusDCKM": {},
@@ -55,9 +55,9 @@ KM, DROPPED, REGRESSED = "k-means", "suspects dropped", "suspects regressed out"
 CEILING = "k-means on unbiased data"
 CRITERIA = ("silhouette", "stability", "tradeoff")
 USUAL_STRENGTH, BEST_STRENGTH = "the default strength", "the best, known with labels"
-# Seeds of cases that nothing was designed on: 600 from each of these. (Below 300, from 10,000 to
+# First seeds of cases that were not used in the design, 600 each. (Those below 300, from 10,000 to
 # 10,120, from 20,000 to 20,400, from 30,000 to 30,400, from 40,000 to 41,020, from 50,000 to 50,400
-# and from 60,000 to 60,600 they were looked at while rule and cases were made.)
+# and from 60,000 to 60,600 were inspected while the rule and the cases were designed.)
 UNSEEN = (70_000, 80_000)
 
 
@@ -79,7 +79,7 @@ def simulate(kind: str, rate: float, seed: int, n_samples: int = 2000, width: in
 
 
 def run_simulated(kind: str, shape: str, rate: float, seed: int) -> list[dict]:
-    """All methods on one sample, by population ARI."""
+    """Population ARI of all methods on one sample."""
     data = simulate(kind, rate, seed, **SHAPES[shape])
     k, truth = data.params["n_clusters"], data.y_population
     rest = np.setdiff1d(np.arange(data.X.shape[1]), data.suspects)
@@ -105,7 +105,8 @@ def run_simulated(kind: str, shape: str, rate: float, seed: int) -> list[dict]:
 
 
 def run_choose_k(k: int, rate: float, seed: int) -> list[dict]:
-    """One sample of k classes: our choice and plain silhouette, with the site named or dropped."""
+    """One sample of k classes: choose_k with the site named, and silhouette of k-means without the
+    site."""
     data = make_site_footprint(
         800, n_clusters=k, n_core=6 * k + 10, n_sites=4, rate=rate, random_state=seed
     )
@@ -123,7 +124,7 @@ def run_choose_k(k: int, rate: float, seed: int) -> list[dict]:
 
 
 def run_choose_strength(kind: str, rate: float, named: bool, seed: int) -> list[dict]:
-    """Population ARI at each strength, and which of them each criterion takes."""
+    """Population ARI at the strength that each criterion selects."""
     data = simulate(kind, rate, seed, n_samples=1000)
     model = ConsensusDCKM(4, suspects=data.suspects if named else None, random_state=seed)
     choice = choose_strengths(data.X, model=model)
@@ -139,7 +140,7 @@ def run_choose_strength(kind: str, rate: float, named: bool, seed: int) -> list[
 
 
 def run_verdict(first: int, count: int) -> list[dict]:
-    """Verdicts beside the truth, for the cases of some seeds."""
+    """Verdicts and truths of the cases of ``count`` seeds."""
     rows = []
     for seed in range(first, first + count):
         row, data, model = fit_case(seed)
@@ -158,7 +159,7 @@ def tasks_of(quick: bool) -> list[Task]:
 
     for seed in range(1 if quick else 10):
         for name in ("dslr",) if quick else DESIGN + HELD_OUT:
-            # What is only there for the picture has fewer seeds.
+            # Methods that are not part of the main comparison have fewer seeds.
             for method in list(ON_PAPER_DATA)[: 4 if seed >= 3 else None]:
                 add(name, method, run_paper_data, {}, dataset=name, method=method, seed=seed)
     shapes = list(SHAPES)[1:2] if quick else list(SHAPES)
@@ -205,12 +206,12 @@ def defaults(folder: Path, cache: Path, *, quick: bool, command: str, **how: Any
         + "".join(f"\n\nFailed: {r['dataset']}: {r['reason']}" for r in failed.to_dicts())
     )
     write_rows(rows.to_dicts(), folder / "defaults.parquet")
-    paths = render.save_tables(folder, "defaults", "Answers without labels", intro, tables)
+    paths = render.save_tables(folder, "defaults", "Results without labels", intro, tables)
     return [*paths, folder / "defaults.parquet"]
 
 
 def paper_tables(rows: Any) -> list[ResultTable]:
-    """NMI / ARI on the paper's data, and the difference to k-means from the same starts."""
+    """NMI / ARI on the paper's data, and differences to k-means with the same initializations."""
     import polars as pl
 
     present = set(rows["dataset"])
@@ -263,9 +264,10 @@ def paper_tables(rows: Any) -> list[ResultTable]:
     columns += [f"{OURS} - {r} (standard error)" for r in (SAME_ROWS, UNBALANCED, PRACTICE)]
     note = (
         f"NMI / ARI. {OURS}(10) with its defaults is above the published, label-tuned DCKM in "
-        f"{wins} of {2 * len(names)} numbers. Every method is a consensus of 20 runs from the same "
-        "seeds; differences are paired. `weights without balance`: rows far from their centre "
-        "count less, nothing is decorrelated; what the balance adds is the difference to it."
+        f"{wins} of {2 * len(names)} numbers. Every method is a consensus of 20 runs with the same "
+        "seeds; differences are paired. `weights without balance`: rows far from their centre have "
+        "smaller weights, nothing is decorrelated; the effect of the balance is the difference to "
+        "it."
     )
     return [ResultTable("The paper's data", columns, body, note)]
 
@@ -286,13 +288,13 @@ def simulated_table(kind: str, rows: Any) -> ResultTable:
         far += counted and below > 0.06
         body.append([facts["shape"], facts["rate"], *(mean[m] for m in methods), low,
                      below if counted else None, size])  # fmt: skip
-    columns = ["shape", "rate", *methods, "all pairs - k-means", "below the ceiling",
+    columns = ["shape", "rate", *methods, "all pairs - k-means", "below the upper bound",
                "effective size, named"]  # fmt: skip
     note = (
-        "Population ARI. Shape: classes x core columns, columns of the nuisance. `below the "
-        "ceiling` where the rate is at most 0.8 and the ceiling above 0.9. Cells with all pairs "
-        f"more than 0.02 below k-means: {short}; with suspects named more than 0.06 below the "
-        f"ceiling: {far}; of {len(body)}."
+        "Population ARI. Shape: classes x core columns, nuisance columns. `below the upper bound` "
+        "if the rate is at most 0.8 and the upper bound above 0.9. Cells with all pairs more than "
+        f"0.02 below k-means: {short}; with suspects named more than 0.06 below the upper bound: "
+        f"{far}; of {len(body)}."
     )
     return ResultTable(f"Known bias: {kind}", columns, body, note)
 
@@ -308,12 +310,12 @@ def choice_tables(rows: Any) -> list[ResultTable]:
         body.append([json.loads(settings)["rate"], method, (gap == 0).mean(), (gap <= 1).mean(),
                      gap.size])  # fmt: skip
     first = ResultTable(
-        "How many clusters",
+        "Number of clusters",
         ["rate", "method", "exact", "within 1", "samples"],
         body,
-        "True k is 2 to 10, each as often; candidates are 2 to 12. Footprint generator, 800 "
-        "rows, 6 k + 10 core columns, 36 of the site (4 sites). choose_k is told the site; "
-        "k-means works on the columns without it.",
+        "True k is 2 to 10, equally often; candidates are 2 to 12. Footprint generator, 800 "
+        "rows, 6 k + 10 core columns, 36 of the site (4 sites). The site is a suspect of choose_k; "
+        "k-means uses the columns without it.",
     )
     methods = [*(f"by {c}" for c in CRITERIA), USUAL_STRENGTH, BEST_STRENGTH]
     body = []
@@ -327,8 +329,8 @@ def choice_tables(rows: Any) -> list[ResultTable]:
     overall = [float(np.mean([row[3 + i] for row in body])) for i in range(len(methods))]
     body.append(["mean", None, "", *overall])
     second = ResultTable(
-        "How strong a balance", ["kind", "rate", "suspects", *methods], body,
-        "Population ARI of ConsensusDCKM at the strength that each criterion takes.",
+        "Balance strength", ["kind", "rate", "suspects", *methods], body,
+        "Population ARI of ConsensusDCKM at the strength that each criterion selects.",
     )  # fmt: skip
     return [first, second]
 
@@ -345,11 +347,11 @@ def verdict_tables(rows: Any) -> list[ResultTable]:
         hits.append(count[t, t] / total if total else np.nan)
         body.append([t, *(count[t, w] for w in words), total / max(len(truth), 1), hits[-1]])
     note = (
-        f"{len(truth)} cases that nothing was designed on. Truth: change of the population ARI "
-        "against k-means on all columns, within 0.02 is no effect. Balanced accuracy "
-        f"{np.nanmean(hits):.3f}; always saying one word gives 0.333."
+        f"{len(truth)} cases that were not used in the design. Truth: change of the population ARI "
+        "compared with k-means on all columns, within 0.02 is no effect. Balanced accuracy "
+        f"{np.nanmean(hits):.3f}; a constant verdict gives 0.333."
     )
-    columns = ["truth", *(f"verdict: {w}" for w in words), "share of cases", "said so"]
+    columns = ["truth", *(f"verdict: {w}" for w in words), "share of cases", "recall"]
     first = ResultTable("The verdict", columns, body, note)
     body = []
     for column in ("setting", "kind"):
@@ -360,15 +362,15 @@ def verdict_tables(rows: Any) -> list[ResultTable]:
             body.append([column, value, own.height, *shares, right])
     second = ResultTable(
         "The verdict, by kind of case",
-        ["", "", "cases", *(f"truly {w}" for w in words), "verdict right"],
+        ["", "", "cases", *(f"truth: {w}" for w in words), "accuracy"],
         body,
     )
     named = rows.filter(rows["setting"].str.starts_with("named"))
     as_good = (named["model_ari"] - named["dropped_ari"]).to_numpy() <= 0.02
     says = named["says_drop"].to_numpy().astype(bool)
     third = ResultTable(
-        "Dropping the column would do as well",
-        ["it would (within 0.02)", "said", "not said"],
+        "Dropping the suspects gives an equivalent result",
+        ["true (within 0.02)", "reported", "not reported"],
         [["yes", int((says & as_good).sum()), int((~says & as_good).sum())],
          ["no", int((says & ~as_good).sum()), int((~says & ~as_good).sum())]],
     )  # fmt: skip

@@ -1,4 +1,5 @@
-"""Effects of suspects: weights, effects and both beside the rivals, and how the start is chosen."""
+"""Effects of suspects: weights, effects and both compared with baselines, and the selection of the
+initialization."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ DIGITS = [
     for rate in (0.0, 0.6, 0.9)
 ]
 TWISTS = (0.25, 0.5, 1.0)
-# Not looked at while the rule of the choice was made.
+# Not used in the design of the selection rule.
 FRESH_DIGITS = [
     (classes, sites, tint, rate)
     for classes, sites in (((0, 1, 6, 7), 3), ((1, 2, 4, 5, 8, 9), 2))
@@ -42,7 +43,7 @@ FRESH_DIGITS = [
 
 
 def score_modes(data: Any, K: int, clean: Any, unbiased: Any, seed: int) -> list[dict]:
-    """All methods on one sample, by population ARI."""
+    """Population ARI of all methods on one sample."""
     rest = np.setdiff1d(np.arange(data.X.shape[1]), data.suspects)
     rows = []
 
@@ -93,7 +94,7 @@ def run_digits(classes: Any, n_sites: int, tint: float, rate: float, seed: int) 
 def run_digits_unbiased(
     classes: Any, n_sites: int, tint: float, rate: float, seed: int
 ) -> list[dict]:
-    """k-means on the same tinted images, their sites drawn independently of the digit."""
+    """k-means on the same tinted images with sites that are independent of the digit."""
     classes = range(classes) if isinstance(classes, int) else classes
     data = make_tinted_digits(
         classes=classes, n_sites=n_sites, tint=tint, rate=rate, random_state=seed
@@ -104,7 +105,7 @@ def run_digits_unbiased(
 
 
 def run_no_bias(seed: int) -> list[dict]:
-    """Neither bias nor footprint: nothing should be lost."""
+    """No bias and no effect of the site: the correction should do no harm."""
     data = make_site_footprint(2000, rate=0.0, random_state=seed)
     keep = np.r_[data.core, data.suspects]
     data.X, data.X_population = data.X[:, keep], data.X_population[:, keep]
@@ -195,7 +196,7 @@ def tasks_of(quick: bool) -> list[Task]:
 def effects(folder: Path, cache: Path, *, quick: bool, command: str, **how: Any) -> list[Path]:
     import polars as pl
 
-    if not quick:  # missing files stop the study before it starts
+    if not quick:  # raise an error for missing files before the study begins
         load_nhanes(), load_surf()
     rows = run(tasks_of(quick), cache, **how)
     good = rows.filter(pl.col("status") == "ok")
@@ -218,11 +219,17 @@ def effects(folder: Path, cache: Path, *, quick: bool, command: str, **how: Any)
             body.append(
                 [facts, *(mean.get(m) for m in methods), mean["both"] - baseline, size, text]
             )
-        columns = ["case", *methods, "both - best of three", "effective size (both)", "start kept"]
+        columns = [
+            "case",
+            *methods,
+            "both - best of three",
+            "effective size (both)",
+            "initialization selected",
+        ]
         tables.append(ResultTable(dataset[0], columns, body))
     intro = (
-        f"{made_by(command)} Population ARI, means over seeds. `both - best of three`: against the "
-        "best of regressed out, weights and effects, which needs labels to be known. "
+        f"{made_by(command)} Population ARI, means over seeds. `both - best of three`: compared "
+        "with the best of regressed out, weights and effects, which is selected with labels. "
         f"{failed.height} tasks failed."
         + "".join(f"\n\nFailed: {r['dataset']}: {r['reason']}" for r in failed.to_dicts())
     )
@@ -238,5 +245,5 @@ def _real_table(name: str, group: Any) -> ResultTable:
              "stability": "agreement of two seeds", "effective_size": "effective size"}  # fmt: skip
     means = group.group_by("method", maintain_order=True).agg([pl.col(c).mean() for c in shown])
     body = [[row["method"], *(row[c] for c in shown)] for row in means.iter_rows(named=True)]
-    note = "Association and explained variance (of the raw columns) at design weights."
+    note = "Association and explained variance (of the raw columns) under the design weights."
     return ResultTable(name, ["mode", *shown.values()], body, note)

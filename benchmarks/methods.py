@@ -1,4 +1,4 @@
-"""What is compared: each function returns rows with labels judged, for all seeds of one setting."""
+"""Methods that are compared: each function returns rows of scores for all seeds of one setting."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def score_labels(truth: np.ndarray, labels: np.ndarray) -> dict[str, float]:
 
 
 def consensus(partitions: list[np.ndarray], seed: int) -> np.ndarray:
-    """Many partitions into one, without labels: k-means on their stacked one-hot codes."""
-    bounds_from_sizes = np.hstack([np.eye(K)[labels] for labels in partitions])
-    return KMeans(K, n_init=10, random_state=seed).fit_predict(bounds_from_sizes)
+    """Consensus of partitions without true labels: k-means on their stacked one-hot codes."""
+    codes = np.hstack([np.eye(K)[labels] for labels in partitions])
+    return KMeans(K, n_init=10, random_state=seed).fit_predict(codes)
 
 
 def load(name: str, coding: str = "signs") -> tuple[np.ndarray, np.ndarray]:
-    """The data as the paper has them (-1/+1, float32: exact), or 0/1."""
+    """The data coded as in the paper (-1/+1, exact in float32), or 0/1."""
     data = load_paper(name)
     X = np.asarray(data.data)
     X = (X > 0) if coding == "binary" else X
@@ -48,7 +48,7 @@ def load(name: str, coding: str = "signs") -> tuple[np.ndarray, np.ndarray]:
 def _timed(function: Any) -> tuple[Any, float]:
     begin = time.perf_counter()
     with warnings.catch_warnings():
-        # k-means from a random partition may leave a cluster empty; the row stands as it is.
+        # k-means with a random partition may leave a cluster empty; the row is kept.
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = function()
     return result, time.perf_counter() - begin
@@ -81,7 +81,7 @@ def repeat(make: Any, X: np.ndarray, truth: np.ndarray, seeds: int, start: str, 
 
 
 def run_two_step(dataset: str, method: str, seeds: int) -> list[dict]:
-    """k-means, PCA+KM, Drop+KM, Dec+KM, from both starts."""
+    """k-means, PCA+KM, Drop+KM, Dec+KM, with both initializations."""
     X, truth = load(dataset)
     make = {
         "k-means": PlainKMeans,
@@ -99,7 +99,8 @@ def run_two_step(dataset: str, method: str, seeds: int) -> list[dict]:
 
 
 def run_selector(dataset: str, method: str, seeds: int) -> list[dict]:
-    """Rank the features once (on 0/1 data), then k-means on the best m, for each m and start."""
+    """Rank the features once (on 0/1 data), then k-means on the best m, for each m and
+    initialization."""
     binary, _ = load(dataset, "binary")
     X, truth = load(dataset)
     cls = getattr(feature_selection, method)
@@ -150,7 +151,7 @@ def run_dckm(
 
 
 def run_descent(dataset: str, start: str, seeds: int) -> list[dict]:
-    """DCKM as this package has it by default (relative strengths, descent), one start per seed."""
+    """DCKM with its defaults (normalized objective, descent), one initialization per seed."""
     X, truth = load(dataset)
     return repeat(
         lambda seed: DCKM(K, init=start, n_init=1, n_threads=1, random_state=seed),
@@ -159,7 +160,7 @@ def run_descent(dataset: str, start: str, seeds: int) -> list[dict]:
 
 
 def run_practice(dataset: str, method: str, seeds: int) -> list[dict]:
-    """What a practitioner would do instead."""
+    """Methods of common practice."""
     binary, truth = load(dataset, "binary")
     if method == "Ward on 0/1":
         labels, seconds = _timed(lambda: AgglomerativeClustering(K).fit_predict(binary))
@@ -179,9 +180,10 @@ def run_practice(dataset: str, method: str, seeds: int) -> list[dict]:
 
 
 class BernoulliMixture:
-    """EM for a mixture of independent Bernoulli columns; here as a rival only.
+    """EM for a mixture of independent Bernoulli columns; a baseline for these benchmarks only.
 
-    Starts from a random partition; stops when the mean log-likelihood gains less than 1e-4.
+    Initialized with a random partition; stops when the mean log-likelihood increases by less than
+    1e-4.
     """
 
     def __init__(self, n_components: int, *, random_state: int, max_iter: int = 200) -> None:
@@ -193,7 +195,7 @@ class BernoulliMixture:
         share = np.eye(self.n_components)[rng.integers(self.n_components, size=X.shape[0])]
         last = -np.inf
         for _ in range(self.max_iter):
-            # One pseudo-row of each value keeps the logarithms finite.
+            # One pseudo-observation of each value keeps the logarithms finite.
             total = share.sum(0)
             on = (share.T @ X + 1.0) / (total + 2.0)[:, None]
             logs = X @ np.log(on / (1 - on)).T + np.log(1 - on).sum(1)

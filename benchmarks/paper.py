@@ -1,4 +1,4 @@
-"""The table and the two figures of the paper, with what its protocol hides shown beside them."""
+"""The table and the two figures of the paper, together with an analysis of its protocol."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .render import ResultTable
 from .runner import StudyFailed, Task, made_by, run, write_rows
 
 LAMBDAS = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
-# One setting for all data sets, fixed before the table was made.
+# One setting for all data sets, fixed before the table was computed.
 FIXED = {"lambda1": 0.01, "lambda2": 10.0}
 FIXED_FEATURES = 200
 OFFICE_CALTECH = ("amazon", "webcam", "caltech", "dslr")
@@ -30,7 +30,7 @@ NO_BALANCE = "DCKM, lambda1 = 0"
 DESCENT = "DCKM, descent, defaults"
 PRACTICE = ("tf-idf + k-means", "Bernoulli mixture", "Ward on 0/1")
 
-# NMI / ARI as printed in the paper, mean of 20 repeats, lambdas chosen with the labels.
+# NMI / ARI as published, mean of 20 repeats, lambdas chosen with the labels.
 PUBLISHED = {
     "amazon": {
         "REFS": (0.4200, 0.2248), "FSASL": (0.3948, 0.1731), "RUFS": (0.3843, 0.1626),
@@ -75,7 +75,7 @@ PUBLISHED = {
 
 
 def table_tasks(*, quick: bool) -> list[Task]:
-    """Long tasks first, so that the last ones to finish are short."""
+    """Long tasks first, so that the last tasks to finish are short."""
     names = ("OH1", "webcam", "dslr") if quick else sorted(PAPER_NAMES)
     seeds = 5 if quick else 20
     lambdas = (0.01, 1.0, 100.0) if quick else LAMBDAS
@@ -112,7 +112,8 @@ def _task(dataset: str, name: str, function: Any, settings: dict, **arguments: A
 
 
 def summarise(rows: Any) -> list[dict]:
-    """Mean over repeats per data set, method, start and setting; consensus rows apart."""
+    """Mean over repeats per data set, method, initialization and setting, separately for consensus
+    rows."""
     import polars as pl
 
     for column in ("lambda1", "lambda2", "n_features", "effective_size", "consensus"):
@@ -175,18 +176,20 @@ def main_table(means: list[dict], names: list[str], start: str, how: str) -> Res
         rows.append(row)
     rows.append(_gain_row(rows, names))
     words = {
-        ("random", "labels"): "from random samples, settings chosen with the labels",
-        ("partition", "labels"): "from a random partition, settings chosen with the labels",
-        ("random", "fixed"): "from random samples, one fixed setting",
-        ("partition", "fixed"): "from a random partition, one fixed setting",
+        ("random", "labels"): "with random samples, settings chosen with the labels",
+        ("partition", "labels"): "with a random partition, settings chosen with the labels",
+        ("random", "fixed"): "with random samples, one fixed setting",
+        ("partition", "fixed"): "with a random partition, one fixed setting",
     }[start, how]
-    note = "A blank: the method does not have this start. Ward has none and stands in every table."
-    return ResultTable(f"All methods {words}", columns, rows, note)
+    note = (
+        "Blank: the method does not have this initialization. Ward has none and is in every table."
+    )
+    return ResultTable(f"All methods initialized {words}", columns, rows, note)
 
 
 def _gain_row(rows: list[list], names: list[str]) -> list[Any]:
-    """DCKM against the best of the paper's seven rivals, in per cent, as the paper has it."""
-    gain: list[Any] = ["DCKM over the best rival, %"]
+    """Gain of DCKM over the best of the paper's seven baselines, in per cent, as in the paper."""
+    gain: list[Any] = ["DCKM over the best baseline, %"]
     ours = next(r for r in rows if r[0] == "DCKM")
     baselines = [r for r in rows if r[0] in OF_PAPER and r[0] != "DCKM"]
     for i in range(1, 2 * len(names) + 1):
@@ -196,7 +199,8 @@ def _gain_row(rows: list[list], names: list[str]) -> list[Any]:
 
 
 def published_table(means: list[dict], names: list[str]) -> ResultTable:
-    """Ours as the paper did it: DCKM from a random partition, rivals from random samples."""
+    """Our results with the paper's protocol: DCKM initialized with a random partition, baselines
+    with random samples."""
     columns = ["data", "method", "published NMI", "ours", "published ARI", "ours ", "setting"]
     rows = []
     for name in names:
@@ -207,13 +211,13 @@ def published_table(means: list[dict], names: list[str]) -> ResultTable:
                 nmi, ari = PUBLISHED[name][method]
                 rows.append([name, method, nmi, cell["nmi"], ari, cell["ari"], setting_of(cell)])
     return ResultTable(
-        "Beside the published numbers, by the paper's protocol",
+        "Comparison with the published numbers, by the paper's protocol",
         columns,
         rows,
-        "Protocol of the paper: DCKM starts from a random partition, every other method from "
-        "random samples; settings (lambda1 and lambda2, or the number of features m) are those "
-        "with the best mean NMI, found with the labels. Selectors run with default strengths: "
-        "which grids the paper used for them is not known.",
+        "Protocol of the paper: DCKM is initialized with a random partition, every other method "
+        "with random samples; settings (lambda1 and lambda2, or the number of features m) are "
+        "those with the best mean NMI, chosen with the labels. Selectors have default strengths: "
+        "the grids used for them in the paper are not known.",
     )
 
 
@@ -236,16 +240,16 @@ def decomposition(means: list[dict], names: list[str]) -> ResultTable:
         if chosen.size:
             rows.append(["mean", metric, *map(float, chosen.mean(0))])
     return ResultTable(
-        "Where the gain over k-means comes from",
+        "Decomposition of the gain over k-means",
         [
             "data", "metric", "k-means, random samples", "k-means, random partition",
-            "DCKM, lambda1 = 0", "DCKM", "start", "weighting", "decorrelation", "all",
+            "DCKM, lambda1 = 0", "DCKM", "initialization", "weighting", "decorrelation", "all",
         ],
         rows,
-        "start: k-means from a random partition minus from random samples. weighting: DCKM's "
-        "procedure without decorrelation (lambda1 = 0, best lambda2) minus that. decorrelation: "
-        "DCKM with the best lambda1 > 0 and lambda2 minus lambda1 = 0. DCKM has the larger grid to "
-        "choose from with the labels, so the last share is flattered by the choice.",
+        "initialization: k-means with a random partition minus with random samples. weighting: "
+        "DCKM's procedure without decorrelation (lambda1 = 0, best lambda2) minus that. "
+        "decorrelation: DCKM with the best lambda1 > 0 and lambda2 minus lambda1 = 0. DCKM has the "
+        "larger grid to select from with the labels, so that the last share is biased upwards.",
     )  # fmt: skip
 
 
@@ -266,14 +270,14 @@ def features_table(means: list[dict], names: list[str], start: str) -> ResultTab
                 rows.append([*row, max(known) - min(known)])
     words = "a random partition" if start == "partition" else "random samples"
     return ResultTable(
-        f"NMI against the number of selected features, from {words}",
+        f"NMI by number of selected features, initialized with {words}",
         ["data", "selector", *map(str, methods.FEATURE_COUNTS), "range"],
         rows,
     )
 
 
 def consensus_table(means: list[dict], names: list[str]) -> ResultTable:
-    """Label-free: all repeats of one fixed setting put together."""
+    """Without labels: consensus of all repeats of one fixed setting."""
     wanted = [
         ("k-means", "random"), ("k-means", "partition"), ("DCKM", "random"), ("DCKM", "partition"),
         (DESCENT, "partition"), ("Bernoulli mixture", "partition"),
@@ -292,7 +296,7 @@ def consensus_table(means: list[dict], names: list[str]) -> ResultTable:
             ]  # fmt: skip
             row += [cells[0]["nmi"], cells[0]["ari"]] if cells else [None, None]
         rows.append(row)
-    columns = ["method, start"]
+    columns = ["method, initialization"]
     for name in names:
         columns += [f"{name} NMI", f"{name} ARI"]
     return ResultTable(
@@ -304,7 +308,8 @@ def consensus_table(means: list[dict], names: list[str]) -> ResultTable:
 
 
 def conclusions(means: list[dict], names: list[str], start: str) -> ResultTable:
-    """The paper's four conclusions, counted over data sets and both metrics under equal starts."""
+    """The paper's four conclusions, counted over data sets and both metrics with equal
+    initializations."""
 
     def numbers(method: str) -> list[float]:
         cells = [choose(means, name, method, start, "labels") for name in names]
@@ -320,36 +325,36 @@ def conclusions(means: list[dict], names: list[str], start: str) -> ResultTable:
     spread = float(np.mean(ranges)) if ranges else float("nan")
     most = 0.85 * total
 
-    def said(holds: bool) -> str:
+    def status(holds: bool) -> str:
         return "holds" if holds else "does not hold"
 
     rows = [
-        ["1 DCKM is best almost everywhere", said(best >= most), f"best in {best} of {total}"],
+        ["1 DCKM is best almost everywhere", status(best >= most), f"best in {best} of {total}"],
         [
             "2 two-step decorrelation is not always better than k-means",
-            said(any(below.values())),
+            status(any(below.values())),
             "below k-means: " + ", ".join(f"{m} {n} of {total}" for m, n in below.items()),
         ],
         [
             "3 joint beats two-step",
-            said(all(beats[m] >= most for m in TWO_STEP)),
+            status(all(beats[m] >= most for m in TWO_STEP)),
             "DCKM above: " + ", ".join(f"{m} {beats[m]} of {total}" for m in TWO_STEP),
         ],
         [
             "4 DCKM beats feature selection, which is sensitive to the number of features",
-            said(all(beats[m] >= most for m in SELECTORS) and spread > 0.03),
+            status(all(beats[m] >= most for m in SELECTORS) and spread > 0.03),
             "DCKM above: "
             + ", ".join(f"{m} {beats[m]} of {total}" for m in SELECTORS)
-            + f"; NMI moves by {spread:.3f} over the counts",
+            + f"; NMI varies by {spread:.3f} over the counts",
         ],
     ]
     words = "a random partition" if start == "partition" else "random samples"
     return ResultTable(
-        f"The paper's conclusions with every method from {words}",
+        f"The paper's conclusions with every method initialized with {words}",
         ["conclusion", "verdict", "evidence"],
         rows,
-        "Settings chosen with the labels for every method. 'Almost everywhere' and 'beats' are "
-        "read as at least 85 % of the numbers (NMI and ARI of each data set).",
+        "Settings chosen with the labels for every method. 'Almost everywhere' and 'beats' mean "
+        "at least 85 % of the numbers (NMI and ARI of each data set).",
     )
 
 
@@ -377,13 +382,13 @@ def paper_table(folder: Path, cache: Path, *, quick: bool, command: str, **how: 
         + f". {repeats} repeats; NMI is I / sqrt(H H) as in the paper. The fixed setting is "
         f"lambda1 = {FIXED['lambda1']:g}, lambda2 = {FIXED['lambda2']:g}, lambda3 = 1, "
         f"and {FIXED_FEATURES} features for the selectors. DCKM is the authors' procedure "
-        "(20 iterations) unless it says "
+        "(20 iterations) unless marked "
         f"descent. {failed.height} of {len(tasks)} tasks failed."
         + "".join(f"\n\nFailed: {r['dataset']} {r['method']}: {r['reason']}" for r in
                   failed.iter_rows(named=True))
     )  # fmt: skip
     paths = render.save_tables(
-        folder, "paper-table", "DCKM and its rivals on the data of the paper", intro, tables
+        folder, "paper-table", "DCKM and baselines on the data of the paper", intro, tables
     )
     write_rows(rows.to_dicts(), folder / "paper-table.parquet")
     return [*paths, folder / "paper-table.parquet"]
@@ -451,8 +456,8 @@ def paper_correlation(
         ["data", "covariance", "unweighted", "weighted by DCKM", "change, %"],
         table,
         f"The authors' procedure at lambda1 = {FIXED['lambda1']:g}, lambda2 = "
-        f"{FIXED['lambda2']:g}, mean of {tasks[0].arguments['seeds']} starts. Off-diagonal is what "
-        "decorrelation can change; the full norm also has the variances.",
+        f"{FIXED['lambda2']:g}, mean of {tasks[0].arguments['seeds']} initializations. "
+        "Decorrelation can change the off-diagonal part; the full norm includes the variances.",
     )
     return [
         *(render.save_figure(folder / f"paper-correlation.{s}", figure) for s in ("png", "svg")),
@@ -474,7 +479,7 @@ def paper_sensitivity(
 
     names = ("webcam", "dslr") if quick else OFFICE_CALTECH
     lambdas = (0.01, 1.0, 100.0) if quick else LAMBDAS
-    # At lambda3 = 1 these are tasks of the table, which are stored once.
+    # At lambda3 = 1 these tasks are shared with the table and stored once.
     seeds = {0.1: 2, 1.0: 5, 10.0: 2} if quick else {0.1: 3, 1.0: 20, 10.0: 3}
     masses = tuple(seeds)
     tasks = [
@@ -525,7 +530,7 @@ def paper_sensitivity(
         "NMI over the grid",
         ["data", "lambda3", "lambda1", "lambda2", "NMI"],
         table,
-        "The authors' procedure from a random partition; starts averaged per lambda3: "
+        "The authors' procedure with a random partition; initializations averaged per lambda3: "
         + ", ".join(f"{n} at {three:g}" for three, n in seeds.items()),
     )
     return [
@@ -538,7 +543,7 @@ def paper_sensitivity(
 
 
 def require_data(tasks: list[Task]) -> None:
-    """Missing files stop a study before it starts: they are no result to be stored."""
+    """Raise an error for missing files before a study begins, instead of storing failed tasks."""
     for name in sorted({task.dataset for task in tasks}):
         methods.load(name)
 
@@ -548,11 +553,11 @@ def _mean(rows: Any, dataset: str, column: str) -> float:
 
 
 def _raise_failures(rows: Any) -> None:
-    """A figure has no place for a missing cell; the rows stay stored with their reason."""
+    """Raise StudyFailed, because a figure needs all cells; failed rows stay stored."""
     failed = rows.filter(rows["status"] == "failed")
     if failed.height:
         first = failed.row(0, named=True)
         raise StudyFailed(
             f"{failed.height} tasks failed, the first: {first['dataset']}: {first['reason']}. "
-            "Add --retry-failed to do them again"
+            "Add --retry-failed to repeat them"
         )

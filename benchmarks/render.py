@@ -1,4 +1,4 @@
-"""Tables as csv, Markdown and a self-contained html page; files are whole or absent."""
+"""Write tables as csv, Markdown and a self-contained HTML page, atomically."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class ResultTable(NamedTuple):
-    """A title, column names, rows of text or numbers, and a note in plain text below."""
+    """A title, column names, rows of strings or numbers, and a note below the table."""
 
     title: str
     columns: Sequence[str]
@@ -38,7 +38,7 @@ def to_markdown(table: ResultTable) -> str:
 
 
 def to_csv(tables: Sequence[ResultTable]) -> str:
-    """One long table: the title of each is its first column."""
+    """All tables in one file; the first column is the title of the table."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for table in tables:
@@ -86,7 +86,7 @@ def save_text(path: Path, text: str) -> Path:
 
 
 def save_figure(path: Path, figure: Any) -> Path:
-    # Without a date in the file the same numbers give the same bytes.
+    # No date in the file, so that it is reproducible.
     metadata = {"Date": None} if path.suffix == ".svg" else None
     return _save(
         path,

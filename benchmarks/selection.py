@@ -1,9 +1,9 @@
 """Known selection bias: does the clustering of the biased sample describe the population?
 
-Each method is fitted on the biased sample and judged on the population: by the true classes where
-there are any, and by how far it agrees with what the same number of k-means clusters finds on
-unbiased data. Beside it: association of the sample's clusters with the suspect, always at design
-weights and never at learned ones, and how near learned weights come to the true ones.
+Each method is fitted to the biased sample and evaluated on the population: by the true classes if
+there are any, and by its agreement with k-means of the same number of clusters on unbiased data.
+Also reported: the association of the sample's clusters with the suspect, always under the design
+weights, and the distance of learned weights from the true ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from . import render
 from .render import ResultTable
 from .runner import Task, made_by, run, write_rows
 
-# One start for all: a random partition leaves plain k-means in bad optima now and then.
+# One initialization for all: with a random partition k-means sometimes stops at poor minima.
 INIT = {"init": "k-means++", "n_init": 10}
 METHODS = {
     "k-means": lambda K, s, seed: PlainKMeans(K, random_state=seed, **INIT),
@@ -48,7 +48,7 @@ METHODS = {
     ),
     "unskew, all pairs": lambda K, s, seed: DCKM(K, random_state=seed, **INIT),
     "unskew, suspects named": lambda K, s, seed: DCKM(K, suspects=s, random_state=seed, **INIT),
-    # Its own starts: 20 runs, effects of the suspects taken out.
+    # With its own initializations: 20 runs, effects of the suspects removed.
     "unskew, consensus, suspects named": lambda K, s, seed: ConsensusDCKM(
         K, suspects=s, random_state=seed
     ),
@@ -151,7 +151,7 @@ def one_hot(values: Any) -> np.ndarray:
 
 
 def run_surf(rate: float, seed: int) -> list[dict]:
-    """Pooled image domains, drawn so that the domain follows the class; presence of words."""
+    """Pooled image domains, sampled with a domain that depends on the class; presence of words."""
     data = load_surf()
     words = (np.asarray(data.data) > 0).astype(np.float64)
     X = np.hstack([words, one_hot(data.domain)])
@@ -175,9 +175,9 @@ def run_surf(rate: float, seed: int) -> list[dict]:
 
 
 def run_nhanes(seed: int) -> list[dict]:
-    """A survey that oversampled minorities, against the same survey resampled to the population.
+    """A survey that oversampled minorities, and the same survey resampled to the population.
 
-    Adults without gaps in the columns used; columns standardised by the sample.
+    Adults without missing values in the columns used; columns standardised by the sample.
     """
     raw, fair = load_nhanes(), load_nhanes(resampled=True)
     columns = list(NHANES_COLUMNS)
@@ -219,7 +219,7 @@ def run_crashes(seed: int) -> list[dict]:
     frame = frame[keep]
     weights = np.asarray(data.sample_weight)[keep.to_numpy()]
     scaled = (frame[numbers] - frame[numbers].mean()) / frame[numbers].std()
-    # One indicator is enough for a column of two values; half a step each for more.
+    # One indicator for a column of two values; scaled by 1 / sqrt(2) for more.
     parts = [scaled.to_numpy(float)]
     for word in words:
         coded = one_hot(frame[word].astype(str))
@@ -291,7 +291,7 @@ COLUMNS = {
 def selection(folder: Path, cache: Path, *, quick: bool, command: str, **how: Any) -> list[Path]:
     import polars as pl
 
-    # Missing files stop the study before it starts: they are no result to be stored.
+    # Missing files raise an error before the study begins and are not stored as failed tasks.
     for load in (load_surf, load_nhanes, load_nass_cds):
         load()
     load_nhanes(resampled=True)
@@ -316,9 +316,9 @@ def selection(folder: Path, cache: Path, *, quick: bool, command: str, **how: An
         tables.append(ResultTable(title, ["method", *(COLUMNS[c] for c in used), "samples"], body))
     intro = (
         f"{made_by(command)} Means over samples drawn with different seeds. Every method is "
-        "fitted on the biased sample. Association is Cramer's V of its clusters with the suspect "
-        "at the true (design) weights. Distance of weights: half the sum of absolute differences "
-        f"of shares, 0 = equal, 1 = disjoint. {failed.height} tasks failed."
+        "fitted to the biased sample. Association is Cramer's V of its clusters with the suspect "
+        "under the true (design) weights. Distance of weights: half the sum of absolute "
+        f"differences of shares, 0 = equal, 1 = disjoint. {failed.height} tasks failed."
         + "".join(f"\n\nFailed: {r['dataset']}: {r['reason']}" for r in failed.to_dicts())
     )
     write_rows(rows.to_dicts(), folder / "selection.parquet")

@@ -1,4 +1,4 @@
-"""A survey as a table: NHANES through two readers, side by side with rivals, and known shares."""
+"""A survey as a table: NHANES with two readers, compared with baselines, and known shares."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from . import render
 from .render import ResultTable
 from .runner import made_by
 
-# What a person would choose to group people by, and the suspect.
+# Plausible columns for clustering people, and the suspect.
 COLUMNS = [
     "Gender", "Age", "Race1", "Education", "MaritalStatus", "HHIncomeMid", "Poverty", "HomeOwn",
     "Work", "BMI", "Pulse", "BPSysAve", "BPDiaAve", "DirectChol", "TotChol", "Diabetes",
@@ -30,7 +30,7 @@ MARGINS = (["Race1"], ["Race1", "Gender", "Education"])
 
 
 def tables(folder: Path, cache: Path, *, quick: bool, command: str) -> list[Path]:
-    """One run after the other; ``cache`` is not used."""
+    """Run all parts serially; ``cache`` is not used."""
     raw, resampled = load_nhanes(), load_nhanes(resampled=True)
     n_init = 1 if quick else 3
     parts = [
@@ -40,7 +40,7 @@ def tables(folder: Path, cache: Path, *, quick: bool, command: str) -> list[Path
     ]
     intro = (
         f"{made_by(command)} NHANES 2009-12, 20,293 people, {len(COLUMNS)} columns of mixed types "
-        f"with gaps, `suspects=[{SUSPECT!r}]`, K = {K}, best of {n_init} starts."
+        f"with missing values, `suspects=[{SUSPECT!r}]`, K = {K}, best of {n_init} restarts."
     )
     return render.save_tables(folder, "tables", "A survey as a table", intro, parts)
 
@@ -88,16 +88,16 @@ def side_by_side(raw: Any, n_init: int) -> ResultTable:
     columns = ["method", f"Cramer's V with {SUSPECT}", "explained variance", "effective size",
                "imbalance left", "agreement with k-means"]  # fmt: skip
     note = (
-        "Cramer's V and explained variance are computed with the design weights (WTMEC2YR), never "
-        f"with learned ones; explained variance is of the columns without {SUSPECT}. Verdict: "
+        "Cramer's V and explained variance are computed with the design weights (WTMEC2YR), not "
+        f"with learned ones; explained variance is that of the columns without {SUSPECT}. Verdict: "
         f"{found.summary.word}. {found.summary.sentence}"
     )
-    return ResultTable("Side by side", columns, rows, note)
+    return ResultTable("Comparison of methods", columns, rows, note)
 
 
 def known_shares(frame: Any, population: Any, n_init: int) -> ResultTable:
-    """Margins of the resampled table, without design weights; how near come learned weights to the
-    true ones?"""
+    """Margins of the resampled table, without design weights, and the rank correlation of learned
+    and true weights."""
     true = frame["WTMEC2YR"].to_numpy(np.float64)
     rows = []
     for names in MARGINS:
@@ -111,8 +111,8 @@ def known_shares(frame: Any, population: Any, n_init: int) -> ResultTable:
         how = {"margins": margins, "random_state": 0}
         fits = {
             "margins only": DecorrelationWeights(balance_strength=0, **how),
-            "margins, Race1 untied": DecorrelationWeights(suspects=[SUSPECT], **how),
-            "margins, Race1 untied, clusters": DCKM(K, suspects=[SUSPECT], n_init=n_init, **how),
+            "margins, Race1 decoupled": DecorrelationWeights(suspects=[SUSPECT], **how),
+            "margins, Race1 decoupled, clusters": DCKM(K, suspects=[SUSPECT], n_init=n_init, **how),
         }
         for title, model in fits.items():
             model.fit(frame[COLUMNS])
@@ -125,11 +125,11 @@ def known_shares(frame: Any, population: Any, n_init: int) -> ResultTable:
                 [", ".join(names), title, off, model.margin_distance_,
                  model.effective_sample_size_, float(spearmanr(model.weights_, true).statistic)]
             )  # fmt: skip
-    columns = ["shares known of", "what", "largest distance before", "after", "effective size",
+    columns = ["known shares of", "model", "largest distance before", "after", "effective size",
                "rank correlation with WTMEC2YR"]  # fmt: skip
     note = (
-        "Shares of NHANES_resampled, aimed at without any design weight. Untying Race1 from the "
-        "other columns asks for other weights than the survey's own, which leave real differences "
-        "between groups as they are: the rank correlation falls."
+        "Shares of NHANES_resampled as margins, without design weights. Decoupling Race1 from the "
+        "other columns requires other weights than those of the survey, which preserve real "
+        "differences between groups: the rank correlation decreases."
     )
     return ResultTable("Known shares", columns, rows, note)

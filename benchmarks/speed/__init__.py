@@ -1,7 +1,7 @@
-"""Time and memory as ratios in one run: to this machine's matrix product, to scikit-learn.
+"""Time and memory relative to this machine's matrix product and to scikit-learn, in one run.
 
-Each question is a function ``name(quick) -> rows`` in a file named by what it asks; each is run in
-a process of its own, so that memory is clean and one that fails is a row, not the end.
+Each benchmark is a function ``name(quick) -> rows``, run in a separate process, so that memory
+measurements are independent and a failure is a row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..render import ResultTable
 from ..runner import made_by, versions, write_rows
 from ._measure import QUIET, figure
 
-# question -> file
+# benchmark -> module
 QUESTIONS = {
     "gradient": "gradient",
     "procedure": "procedure",
@@ -35,7 +35,7 @@ QUESTIONS = {
     "threads": "threads",
     "selectors": "selectors",
 }
-# Seconds after which a question is given up.
+# Timeout of a benchmark in seconds.
 PATIENCE = 3600.0
 
 
@@ -44,7 +44,7 @@ def question(name: str) -> Callable[[bool], list[dict]]:
 
 
 def ask(name: str, quick: bool, patience: float = PATIENCE) -> list[dict]:
-    """Rows of one question, from a process of its own; a failure is a row that missed."""
+    """Rows of one benchmark, run in a separate process; a failure is a row with met=False."""
     words = [sys.executable, "-m", f"{__name__}", name, *(["--quick"] if quick else [])]
     begin = time.perf_counter()
     try:
@@ -54,7 +54,7 @@ def ask(name: str, quick: bool, patience: float = PATIENCE) -> list[dict]:
             return [{"question": name, **row} for row in rows]
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
     except subprocess.TimeoutExpired:
-        reason = f"not done after {patience:.0f} s"
+        reason = f"timeout after {patience:.0f} s"
     took = time.perf_counter() - begin
     row = figure(f"{name}: failed", "", None, "", seconds=took, note=reason)
     return [{"question": name, **row, "met": False}]
@@ -69,7 +69,7 @@ COLUMNS = {
     "by_cpu": "by CPU seconds",
     "unit": "unit",
     "seconds": "seconds",
-    "peer_seconds": "peer's seconds",
+    "peer_seconds": "reference seconds",
     "others": "others' share of the cores",
     "note": "note",
 }
@@ -89,7 +89,7 @@ def as_cell(name: str, row: dict) -> object:
 
 
 def speed(folder: Path, cache: Path, *, quick: bool, command: str) -> list[Path]:
-    """One figure after the other, nothing taken from ``cache``: timings are of one run."""
+    """Run all benchmarks serially; ``cache`` is not used, so that all timings are of one run."""
     rows: list[dict] = []
     for number, name in enumerate(QUESTIONS, 1):
         begin = time.perf_counter()
@@ -100,14 +100,14 @@ def speed(folder: Path, cache: Path, *, quick: bool, command: str) -> list[Path]
     met = sum(row["met"] is True for row in aimed)
     open_ = sum(row["met"] is None for row in aimed)
     cells = [[as_cell(c, row) for c in COLUMNS] for row in rows]
-    size = "Small sizes (--quick): targets are those of the full sizes. " if quick else ""
+    size = "Small sizes (--quick); the targets are for the full sizes. " if quick else ""
     intro = (
         f"{made_by(command)} {size}{met} of {len(aimed)} targets met"
         f"{f', {open_} undecided' if open_ else ''}. "
-        f"{psutil.cpu_count()} cores; times are the smallest of a few runs, ours and the peer's in "
-        "turn. Others' share: what other processes used of all cores meanwhile; above "
-        f"{QUIET:.0%} a time has no verdict, for the ratio may have moved either way. By CPU "
-        "seconds: the same ratio in CPU seconds, one thread each (Dask: of all processes)."
+        f"{psutil.cpu_count()} cores; times are the smallest of a few runs, alternating with the "
+        "reference. Others' share: share of all cores used by other processes; above "
+        f"{QUIET:.0%} a target is undecided, because the ratio may be biased in either direction. "
+        "By CPU seconds: the same ratio in CPU seconds, one thread each (Dask: of all processes)."
     )
     table = ResultTable("Speed", list(COLUMNS.values()), cells)
     flat = [

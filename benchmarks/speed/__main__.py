@@ -1,4 +1,4 @@
-"""python -m benchmarks.speed QUESTION [--quick]: its rows as one line of json."""
+"""python -m benchmarks.speed NAME [--quick]: print the rows of one benchmark as JSON."""
 
 import json
 import sys

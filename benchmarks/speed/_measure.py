@@ -1,4 +1,4 @@
-"""Clocks, memory and data of the speed questions."""
+"""Timing, memory measurement and data of the speed benchmarks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import psutil
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-# The authors' procedure; an iteration is one sweep of k-means and one step on the weights.
+# The authors' procedure; an iteration is one sweep of k-means and one step of the weights.
 PAPER = {
     "objective": "paper",
     "solver": "paper",
@@ -26,7 +26,7 @@ PAPER = {
 
 
 def figure(what: str, size: str, value: Any, unit: str, **more: Any) -> dict:
-    """One row: a number, what it counts, and with ``at_most`` or ``within`` its target."""
+    """One row: a number, its unit, and with ``at_most``, ``at_least`` or ``within`` its target."""
     target, met = "", None
     if "at_most" in more:
         limit = more.pop("at_most")
@@ -43,16 +43,16 @@ def figure(what: str, size: str, value: Any, unit: str, **more: Any) -> dict:
     if "by_cpu" in more and met is not None:
         more["met_by_cpu"] = bool(more["by_cpu"] <= limit)
     if met is not None and more.get("others", 0.0) > QUIET:
-        row["met"] = None  # others had the machine as well: no verdict
+        row["met"] = None  # undecided, because other processes used the machine
     return {**row, **more}
 
 
-# Share of the cores that others may use while a time is taken that is to count.
+# Largest share of the cores used by other processes for which a timing is valid.
 QUIET = 0.1
 
 
 def family_seconds() -> float:
-    """CPU seconds of this process and those it started."""
+    """CPU seconds of this process and its children."""
     process = psutil.Process()
     total = 0.0
     for each in [process, *process.children(recursive=True)]:
@@ -65,7 +65,7 @@ def family_seconds() -> float:
 
 
 class Clock:
-    """Runs things and notes how much of the machine others took meanwhile."""
+    """Measures wall time and the CPU use of other processes meanwhile."""
 
     def __init__(self) -> None:
         self.busy = self.wall = 0.0
@@ -91,11 +91,11 @@ class Clock:
         return took
 
     def best(self, function: Callable[[], Any], repeats: int) -> float:
-        """Smallest of a few runs: other work on the machine only ever adds."""
+        """Smallest of a few runs, because other processes can only increase the time."""
         return min(self.time(function) for _ in range(repeats))
 
     def race(self, ours: Callable, peer: Callable, repeats: int) -> tuple[float, float]:
-        """Smallest of each, in turn: both see the same disturbances."""
+        """Smallest time of each, alternating, so that both have the same disturbances."""
         runs = [(self.time(ours), self.time(peer)) for _ in range(repeats)]
         return min(a for a, _ in runs), min(b for _, b in runs)
 
@@ -103,7 +103,7 @@ class Clock:
 def cpu_seconds(function: Callable[[], Any], repeats: int = 1) -> float:
     """CPU seconds of this process with BLAS and OpenMP on one thread, the smallest of a few runs.
 
-    Others cost it cache, not time: what can be said on a machine that is shared.
+    Other processes affect it through the cache only, so that it is usable on a shared machine.
     """
     times = []
     with threadpool_limits(1), warnings.catch_warnings():
@@ -118,7 +118,7 @@ def cpu_seconds(function: Callable[[], Any], repeats: int = 1) -> float:
 
 @contextmanager
 def watched_memory():
-    """A list whose only entry is the peak of resident memory, in MB above the start."""
+    """A list whose only entry is the peak of resident memory, in MB above the initial value."""
     process = psutil.Process()
     base = process.memory_info().rss
     peak = [0.0]
@@ -138,7 +138,7 @@ def watched_memory():
 
 
 def machine_rate(clock: Clock) -> float:
-    """float32 operations a second of a 2000 x 2000 matrix product, all cores."""
+    """float32 operations per second of a 2000 x 2000 matrix product, all cores."""
     A = np.random.default_rng(0).random((2000, 2000), dtype=np.float32)
     return 2 * 2000**3 / clock.best(lambda: A @ A, 7)
 
@@ -149,9 +149,9 @@ def rate_of_one_thread() -> float:
 
 
 def binary_matrix(n: int, d: int, dtype: Any = np.float32, groups: int = 1) -> np.ndarray:
-    """0/1 with column rates between .1 and .5, made in pieces: no float64 copy is ever held.
+    """0/1 with column rates between .1 and .5, generated in pieces without a float64 copy.
 
-    With groups, each prefers the columns of its own number.
+    With groups, the rates of a group's own columns are larger.
     """
     rng = np.random.default_rng(0)
     rates = np.linspace(0.1, 0.5, d, dtype=np.float32)

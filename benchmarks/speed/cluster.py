@@ -1,4 +1,4 @@
-"""Two Dask workers beside the same rows in memory; a killed worker; a scheduler that goes."""
+"""Two Dask workers compared with the same rows in memory; a killed worker; a lost scheduler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ._measure import PAPER, Clock, binary_matrix, family_seconds, figure
 
 
 def cluster(quick: bool) -> list[dict]:
-    # By name: `dask` is imported only here.
+    # Imported by name, because dask is optional and used only here.
     dask = need("unskew.dask", "dask", "the benchmark of clusters")
     distributed = need("distributed", "dask", "the benchmark of clusters")
     arrays = need("dask.array", "dask", "the benchmark of clusters")

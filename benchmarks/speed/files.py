@@ -1,4 +1,4 @@
-"""A file larger than memory should be; its labels beside those of the array in memory."""
+"""Memory of a fit to a large file, and its results compared with those of the array in memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ print(json.dumps({"peak_mb": peak / 2**10, "clusters": len(set(model.labels_.tol
 
 
 def write_npy(path: Path, n: int, d: int) -> None:
-    """0/1 in ten groups, block by block; the whole is never in memory."""
+    """0/1 data with ten clusters, written block by block without having all in memory."""
     rng = np.random.default_rng(0)
     limits = np.linspace(25, 90, d).astype(np.uint8)
     header = {"descr": "|u1", "fortran_order": False, "shape": (n, d)}

@@ -1,4 +1,4 @@
-"""What one balance gradient costs beside its operations at the machine's rate."""
+"""Time of one balance gradient relative to its operations at the machine's rate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def gradient(quick: bool) -> list[dict]:
             )
         w = np.random.default_rng(1).random(n)
         clock = Clock()
-        # The rate before, between and after: the best of the machine, as of the gradient.
+        # The machine's rate is measured before, between and after, and the best is used.
         rates, times = [machine_rate(clock)], []
         for _ in range(2):
             with design.rows.threads():

@@ -1,4 +1,4 @@
-"""How time grows with rows, and with columns where a suspect is named."""
+"""Growth of the time with rows, and with columns if a suspect is named."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def slopes(sizes: list[int], times: list[float]) -> tuple[float, list[float]]:
 
 def rows(quick: bool) -> list[dict]:
     """CPU seconds of one iteration: the difference of a fit with more and one with fewer, so that
-    what a fit costs once (the door, checks, threads) does not flatten the slope."""
+    fixed costs of a fit (input validation, threads) do not bias the slope."""
     sizes, d = [10**4, 10**5, 10**6, 10**7][: 2 if quick else 4], 50
     times = []
     for n in sizes:
@@ -50,9 +50,9 @@ def columns(quick: bool) -> list[dict]:
 
 def grown(what: str, sizes: list[int], times: list[float], size: str) -> dict:
     slope, steps = slopes(sizes, times)
-    told = ", ".join(f"{s:.0e}: {t:.3g} s" for s, t in zip(sizes, times))
+    listed = ", ".join(f"{s:.0e}: {t:.3g} s" for s, t in zip(sizes, times))
     by_decade = ", ".join(f"{s:.2f}" for s in steps)
-    note = f"{told}; by decade {by_decade}"
+    note = f"{listed}; by decade {by_decade}"
     unit = "log-log slope of CPU seconds, one thread, least squares"
     return figure(what, size, slope, unit, within=(0.9, 1.1), note=note)
 

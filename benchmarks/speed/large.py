@@ -1,4 +1,5 @@
-"""A million rows, and wide sparse rows: time beside KMeans from the same start, and memory."""
+"""A million rows, and wide sparse rows: time relative to KMeans with the same initialization, and
+memory."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ ITERATIONS = 10
 
 
 def compare(X: Any, K: int, repeats: int, **how: Any) -> tuple[float, dict, float]:
-    """DCKM beside KMeans from the same centres: ratio, times, peak MB of DCKM above the input."""
+    """DCKM and KMeans with the same initial centres: ratio, times, peak MB of DCKM above the
+    input."""
     clock = Clock()
     start = X[:K].toarray() if sp.issparse(X) else X[:K]
     model = DCKM(K, init=start.astype(np.float64), max_iter=ITERATIONS, **how)
@@ -40,7 +42,7 @@ def million(dtype: str, quick: bool) -> list[dict]:
     n, d = (50_000 if quick else 1_000_000), 100
     X = binary_matrix(n, d, np.dtype(dtype))
     allowed = 0.25 * 4 * n * d / 2**20 + 300
-    unit = "x scikit-learn KMeans, 10 iterations, same start"
+    unit = "x scikit-learn KMeans, 10 iterations, same initialization"
     size = f"{n} x {d}, {dtype}"
     ratio, times, memory = compare(X, 10, 3, **PAPER)
     what = "10 iterations (one sweep and one weight step each: solver='paper')"
@@ -50,7 +52,7 @@ def million(dtype: str, quick: bool) -> list[dict]:
     ]
     if dtype == "float32":
         ratio, times, memory = compare(X, 10, 1, tol=0.0)
-        what = "10 rounds of the default descent (k-means to its end, 20 quasi-Newton steps each)"
+        what = "10 rounds of the default descent (converged k-means, 20 quasi-Newton steps each)"
         out.append(figure(what, size, ratio, unit, **times))
         out.append(figure(f"{what}: peak above the input", size, memory, "MB", at_most=allowed))
     return out
@@ -70,12 +72,12 @@ def sparse(quick: bool) -> list[dict]:
     columns = np.sort(rng.integers(0, d, (n, filled)), axis=1).astype(np.int32).ravel()
     ends = np.arange(0, n * filled + 1, filled)
     X = sp.csr_matrix((np.ones(columns.size, np.float32), columns, ends), shape=(n, d))
-    X.sum_duplicates()  # a few of the 50 fall on one another
+    X.sum_duplicates()  # a few of the 50 indices coincide
     X.data[:] = 1
     size = f"{n} x {d}, {filled} non-zeros a row, K = {K}"
     ratio, times, memory = compare(X, K, 4, suspects=[0], **PAPER)
     what = "10 iterations on CSR rows (solver='paper', one suspect named)"
-    unit = "x scikit-learn KMeans, 10 iterations, same start"
+    unit = "x scikit-learn KMeans, 10 iterations, same initialization"
     return [
         figure(what, size, ratio, unit, at_most=10, **times),
         figure(f"{what}: peak above the input", size, memory, "MB", at_most=2048),

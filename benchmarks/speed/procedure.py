@@ -1,4 +1,4 @@
-"""20 iterations of the authors' procedure beside KMeans, on the paper's data."""
+"""20 iterations of the authors' procedure relative to KMeans, on the paper's data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def procedure(quick: bool) -> list[dict]:
         times = {"seconds": ours, "others": clock.others, "note": source}
         unit = "x scikit-learn KMeans(10, n_init=10)"
         more = {"peer_seconds": peer, "by_cpu": by_cpu, **times}
-        # The targets are about the paper's data: others have none.
+        # The targets are for the paper's data only.
         target = {"at_most": limit} if aims else {}
         out.append(figure(what, size, ours / peer, unit, **target, **more))
         if authors is not None:

@@ -1,4 +1,4 @@
-"""Ranking of features: no target, for information."""
+"""Time of feature ranking, for information, without targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same bits for any number of threads."""
+"""Bit-identical results for any number of threads."""
 
 from __future__ import annotations
 

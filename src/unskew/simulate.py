@@ -389,8 +389,8 @@ def select_with_bias(X, y, attribute, strength, *, n_samples=None, random_state=
         raise ValueError(f"{name} has {len(found)} distinct value(s) but should have at least 2")
 
     cycle = min(len(classes), len(values))
-    tied = (a_codes - y_codes) % cycle == 0
-    q = np.where(tied, 1.0, (1 - strength) / (1 - strength + strength * cycle))
+    matching = (a_codes - y_codes) % cycle == 0
+    q = np.where(matching, 1.0, (1 - strength) / (1 - strength + strength * cycle))
     if n_samples is None:
         # The factor keeps a sum that is an integer up to rounding error from being rounded down.
         n_samples = max(1, int(q.sum() * (1 + 1e-12)))

@@ -97,7 +97,7 @@ def fit(
     failed = _failed(estimator, found, checks)
     shown = named(estimator, study)
     run.terminal.show(_tables.fit_summary(study, shown, found, seconds, run.written))
-    _tell(run, failed)
+    _print_failures(run, failed)
     run.document(
         data=_tables.described(study, estimator),
         result=_tables.fitted(shown, seconds),
@@ -153,7 +153,7 @@ def weigh(
     failed = _failed(estimator, found, checks)
     shown = named(estimator, study)
     run.terminal.show(_tables.fit_summary(study, shown, found, seconds, run.written))
-    _tell(run, failed)
+    _print_failures(run, failed)
     result = _tables.fitted(shown, seconds)
     if place is None:
         result["weights"] = [float(w) for w in estimator.weights_]
@@ -387,7 +387,7 @@ def _failed(estimator: Any, found: Any, checks: CheckOptions) -> list[str]:
     return failed
 
 
-def _tell(run: Session, failed: list[str]) -> None:
+def _print_failures(run: Session, failed: list[str]) -> None:
     for sentence in failed:
         run.terminal.error(f"check failed: {sentence}")
 

@@ -140,7 +140,7 @@ def decide(evidence: Evidence) -> Verdict:
     what = _names(e.suspects) if e.suspects else "the columns"
     drop = bool(e.suspects) and _above(e.weighted_same_dropped, SAME_DROPPED)
 
-    def say(word: str, sentence: str) -> Verdict:
+    def conclude(word: str, sentence: str) -> Verdict:
         if drop and word != "harmed" and "left out" not in sentence:
             them = "that column" if len(e.suspects) == 1 else "those columns"
             sentence += f" Dropping {them} gives an equivalent result."
@@ -150,35 +150,35 @@ def decide(evidence: Evidence) -> Verdict:
         e.n_clusters is not None and e.kish_size < ROWS_PER_CLUSTER * e.n_clusters
     )
     if few:
-        return say(
+        return conclude(
             "harmed",
             f"The effective sample size is too small: after weighting, {e.n_rows:,} rows are "
             f"equivalent to {e.kish_size:,.0f}. Do not use this result.",
         )
     if e.constant_suspects:
-        return say(
+        return conclude(
             "no effect", "There was nothing to correct: the suspects are constant in these data."
         )
     if e.weighted_same is None:
-        return _decide_by_weights(e, say)
+        return _decide_by_weights(e, conclude)
     nothing = e.typical_before <= max(BALANCED / 2, BEYOND_CHANCE * e.by_chance)
     same = _above(e.weighted_same, SAME_GROUPS if e.suspects else SAME_WITHOUT_SUSPECTS)
     if e.own_found is not None:
         same = e.own_found - (e.own_found_by_kmeans or 0.0) <= LACKS
     if same and nothing:
-        return say(
+        return conclude(
             "no effect",
             f"There was nothing to correct: {_association_phrase(e)} no better than expected by "
             "chance, and the clusters are those of k-means.",
         )
     if not e.suspects:
         if same:
-            return say(
+            return conclude(
                 "no effect",
                 "The clusters are nearly or exactly those of k-means. Name suspects: decorrelating "
                 "all pairs cannot distinguish bias from clusters.",
             )
-        return say(
+        return conclude(
             "harmed",
             "Decorrelating all pairs changed the clusters considerably "
             f"(agreement with k-means {e.weighted_same:.2f}). Clusters also make columns "
@@ -186,46 +186,48 @@ def decide(evidence: Evidence) -> Verdict:
             "Name suspects or lower balance_strength.",
         )
     if same:
-        return say("no effect", _same_groups(e, what))
+        return conclude("no effect", _same_groups(e, what))
     if e.own_found is not None:
-        return _decide_by_permutation(e, what, say)
+        return _decide_by_permutation(e, what, conclude)
     less = (e.weighted_kmeans_follows or 0.0) - (e.weighted_follows or 0.0)
     if less >= FELL_BY:
         explain = ""
         if e.kept_variance is not None:
             explain = f" and explain {min(e.kept_variance, 1.0):.0%} as much variance"
-        return say(
+        return conclude(
             "helped",
             f"The clusters depend less on {what} than those of k-means{explain}.",
         )
     if less <= -ROSE:
-        return say(
+        return conclude(
             "harmed",
             f"The clusters depend more on {what} than those of k-means: do not use this result.",
         )
-    return say(
+    return conclude(
         "no effect",
         f"The clusters changed, but they depend on {what} as much as those of k-means.",
     )
 
 
-def _decide_by_permutation(e: Evidence, what: str, say: Callable[[str, str], Verdict]) -> Verdict:
+def _decide_by_permutation(
+    e: Evidence, what: str, conclude: Callable[[str, str], Verdict]
+) -> Verdict:
     """Verdict on clusters that differ from those of k-means, by recovery with permuted suspects."""
     more = (e.beyond or 0.0) - (e.kmeans_beyond or 0.0)
     as_good = (e.baseline_found or 0.0) - (e.baseline_found_by_kmeans or 0.0) > -LACKS
     if as_good and more <= 0:
-        return say(
+        return conclude(
             "no effect",
             f"The clusters changed, but they explain no more variance beyond {what} than those of "
             "k-means.",
         )
     if as_good or more > BEYOND:
-        return say(
+        return conclude(
             "helped",
             f"The clusters depend less on {what} than those of k-means and explain "
             f"{'as much' if abs(more) < 0.005 else 'more'} of the remaining variance.",
         )
-    return say(
+    return conclude(
         "harmed",
         f"The clusters differ from those of k-means without evidence that they are better: of the "
         f"variance that {what} {'leaves' if len(e.suspects) == 1 else 'leave'} unexplained they "
@@ -233,24 +235,24 @@ def _decide_by_permutation(e: Evidence, what: str, say: Callable[[str, str], Ver
     )
 
 
-def _decide_by_weights(e: Evidence, say: Callable[[str, str], Verdict]) -> Verdict:
+def _decide_by_weights(e: Evidence, conclude: Callable[[str, str], Verdict]) -> Verdict:
     """Verdict on weights alone, or on clusters that were not compared with k-means."""
     nothing = e.typical_before <= max(BALANCED / 2, BEYOND_CHANCE * e.by_chance)
     if nothing:
-        return say(
+        return conclude(
             "no effect",
             f"There was nothing to correct: {_association_phrase(e)} no better than expected by "
             "chance.",
         )
     fall = f"{1 - e.typical_after / e.typical_before:.0%}" if e.typical_before > 0 else "0%"
     if e.typical_after > FELL * e.typical_before:
-        return say(
+        return conclude(
             "no effect",
             f"The correction had almost no effect: {_association_phrase(e)} only {fall} less than "
             "before.",
         )
     under = "After the correction" if e.corrected else "Under the weights"
-    return say(
+    return conclude(
         "helped",
         f"{under} {_association_phrase(e)} {fall} less than before; {e.n_rows:,} rows have an "
         f"effective sample size of {e.kish_size:,.0f}.",
