@@ -482,7 +482,7 @@ def link(name):
 @pytest.mark.parametrize(
     ("extra", "rule"),
     [
-        ([("a.npy", b"x"), ("a.npy", b"y")], "two members called 'a.npy'"),
+        ([("a.npy", b"x"), ("a.npy", b"y")], "two members named 'a.npy'"),
         ([("../a.npy", b"x")], "'../a.npy' is not a relative path inside"),
         ([("a/../../a.npy", b"x")], "is not a relative path inside"),
         ([("/etc/passwd", b"x")], "'/etc/passwd' is not a relative path inside"),
@@ -506,8 +506,8 @@ def test_members_that_no_model_has_are_refused(path, extra, rule):
         (npy_header(shape=(10**12,)), r"declares 8,000,000,000,000 bytes .* but has 0"),
         (npy_header(shape=(2**62, 2**62)), "declares .* but has 0"),
         (npy_header(shape=(0,), descr="|O"), "Python objects"),
-        (npy_header(shape=(10**9,), descr="|V0"), "values of type"),
-        (npy_header(shape=(1,), descr=[("a", "<f8")]) + bytes(8), "values of type"),
+        (npy_header(shape=(10**9,), descr="|V0"), "has dtype"),
+        (npy_header(shape=(1,), descr=[("a", "<f8")]) + bytes(8), "has dtype"),
         (pickle.dumps([1]), "not a .npy array"),
         (b"", "not a .npy array"),
     ],
