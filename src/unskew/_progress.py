@@ -38,7 +38,7 @@ class ProgressEvent(NamedTuple):
         if self.phase == "message":
             return self.status
         of = "" if self.total is None else f" of {self.total}"
-        numbers = ", ".join(f"{name} {value:.6g}" for name, value in self.numbers.items())
+        numbers = ", ".join(f"{name} {value:.6g}" for name, value in self.numbers.items() if value)
         text = ", ".join(part for part in (numbers, self.status) if part)
         return f"{self.phase} {self.done}{of}" + (f": {text}" if text else "")
 
@@ -68,6 +68,8 @@ def on_progress(listener: Listener) -> Iterator[None]:
     >>> [(e.done, e.total) for e in events if e.phase == "restart"]
     [(0, 3), (1, 3), (2, 3), (3, 3)]
     """
+    if not callable(listener):
+        raise TypeError(f"listener={listener!r} should be a function of one event")
     token = _listeners.set((*_listeners.get(), listener))
     try:
         yield

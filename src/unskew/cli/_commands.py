@@ -188,8 +188,7 @@ def predict(
         place = "-"
     tables = {"--labels": place, "--weights": weights.weights}
     with run.outputs([model, data], tables=tables, record=False):
-        with run.about(model):
-            estimator = load(model)
+        estimator = load(model)
         table = run.read(data, reading)
         X = _for_model(table, estimator, choice, rows)
         ids = row_names(table, one(table, rows.id, "--id"))

@@ -172,7 +172,8 @@ class LineProgress:
     def __call__(self, event: ProgressEvent) -> None:
         announced = event.done == 0 and event.phase != "message"
         late = time.monotonic() - self.last > PLAIN_EVERY
-        if announced or (event.depth > 0 and not late):
+        inner = event.depth > 0 or event.phase == "iteration"
+        if announced or (inner and not late):
             return
         self.last = time.monotonic()
         self.terminal.line(f"unskew {self.terminal.verb}: {event}")

@@ -151,7 +151,7 @@ def story(
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
     table.add_column("", no_wrap=True)
     table.add_column("population", no_wrap=True)
-    for title in ("", "sample", "effective size", "imbalance left"):
+    for title in ("", "sample", "effective sample size", "imbalance left"):
         table.add_column(title, justify="right")
     for name, (population, sample, size, left) in means.items():
         style = "bold green" if name.startswith("unskew") else ""

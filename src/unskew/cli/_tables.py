@@ -150,7 +150,7 @@ def fit_summary(
     if info["suspects"]:
         grid.add_row("suspects", _several(info["suspects"]))
     grid.add_row(
-        "effective size",
+        "effective sample size",
         f"{estimator.effective_sample_size_:.2f} "
         f"({len(study):,} rows are equivalent to {estimator.kish_size_:,.0f})",
     )

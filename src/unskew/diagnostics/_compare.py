@@ -120,7 +120,8 @@ def compare(
         if method in fitted
     )
     baselines = {METHODS[name]: fitted[name][0] for name in BASELINES if name in fitted}
-    verdict = describe_fit(inspection, baselines).verdict
+    with nested_progress():
+        verdict = describe_fit(inspection, baselines).verdict
     seen = min(MAX_IN_SILHOUETTE, int((view.a > 0).sum()))
     return Comparison(
         summary=verdict,
@@ -154,7 +155,8 @@ def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -
     """
     which = [METHODS[name] for name in BASELINES if name in wanted]
     titles = {title: name for name, title in METHODS.items()}
-    found = fit_baselines(model, view, X, sample_weight, which)
+    with nested_progress():
+        found = fit_baselines(model, view, X, sample_weight, which)
     fitted: dict[str, tuple] = {}
 
     def add(name: str, *result: Any) -> None:
@@ -176,7 +178,9 @@ def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -
         if "two-step" in wanted:
             method = DecorrelatedKMeans(
                 K, weights="converged", suspects=view.suspects, cluster_on=model.cluster_on, **how
-            ).fit(matrix, sample_weight=view.a)
+            )
+            with nested_progress():
+                method.fit(matrix, sample_weight=view.a)
             add("two-step", method.labels_, method.weights_)
         if "pca" in wanted and sample_weight is not None:
             skipped.append((METHODS["pca"], "it does not support the given design weights"))
