@@ -407,7 +407,7 @@ def test_the_report_shows_what_a_site_does_to_the_columns(rng, tmp_path):
     write_report(own, tmp_path / "r.md")
     for name in ("r.html", "r.md"):
         text = (tmp_path / name).read_text(encoding="utf-8")
-        assert "What the suspects do to the columns" in text
+        assert "Effects of the suspects on the columns" in text
         assert "Largest: site=3 on b, +" in text
     assert any("after the correction" in reason for reason in own.verdict.reasons)
 
