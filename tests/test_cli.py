@@ -82,7 +82,15 @@ def test_fit_writes_everything_that_was_asked_for(home, unskew, frame):
     assert weights.columns == ["patient", "weight", "combined_weight"]
     np.testing.assert_allclose(weights["combined_weight"], weights["weight"] * frame["w"])
     assert Path("out.html").read_text().lstrip().lower().startswith("<!doctype html>")
-    for word in ("rows", "160", "suspects", "site", "effective sample size", "imbalance", "verdict"):
+    for word in (
+        "rows",
+        "160",
+        "suspects",
+        "site",
+        "effective sample size",
+        "imbalance",
+        "verdict",
+    ):
         assert word in out
     assert "start 2 of 2" in err
     assert sorted(os.listdir()) == [
