@@ -46,3 +46,17 @@ def unskew(capsys):
         return code, printed.out, printed.err
 
     return type_in
+
+
+# Files whose module fixtures are costly (a browser, a cluster, fitted models) run in one process.
+ONE_PROCESS = ("browser", "report", "model_file", "sampling", "diagnostics", "plots", "dask")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            for name in ONE_PROCESS:
+                if name in item.path.stem or (name == "dask" and "out_of_core" in item.path.stem):
+                    item.add_marker(pytest.mark.xdist_group(name))
+                    break

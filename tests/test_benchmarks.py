@@ -153,7 +153,7 @@ def test_conclusions_are_counted_under_equal_starts():
 def test_gain_is_over_the_best_baseline_of_the_paper():
     table = paper.main_table(paper.summarise(fake_rows()), ["dslr"], "random", "labels")
     gain = table.rows[-1]
-    assert gain[0] == "DCKM over the best rival, %"
+    assert gain[0] == "DCKM over the best baseline, %"
     assert gain[1] == pytest.approx(100 * (0.46 / 0.42 - 1))
 
 
@@ -195,6 +195,7 @@ def test_consensus_of_equal_partitions_is_that_partition(rng):
     assert methods.score_labels(labels, found)["nmi"] == pytest.approx(1)
 
 
+@pytest.mark.soak
 def test_simulated_selection_compares_all_baselines():
     shape = {"n_clusters": 3, "n_core": 12, "n_footprint": 9}
     rows = selection.run_simulated("site footprint", 0.6, 0, shape)
@@ -218,7 +219,7 @@ def test_one_setting_of_the_table_on_real_data():
     ("words", "message"),
     [
         (["paper-table", "--jobs", "0"], "--jobs 0 should be >= 1"),
-        (["speed", "--jobs", "2"], "have no meaning there"),
+        (["speed", "--jobs", "2"], "do not apply to it"),
     ],
 )
 def test_bad_usage_is_one_line_and_code_two(words, message, capsys):
@@ -309,4 +310,7 @@ def test_simulated_defaults_name_what_falls_short():
          for m, v in values.items()]
     )  # fmt: skip
     table = defaults.simulated_table("footprint", rows)
-    assert "below k-means: 1; with suspects named more than 0.06 below the ceiling: 1" in table.note
+    assert (
+        "below k-means: 1; with suspects named more than 0.06 below the upper bound: 1"
+        in table.note
+    )

@@ -103,7 +103,7 @@ def test_killed_anywhere_and_resumed_is_the_same_fit(which, tmp_path, monkeypatc
     assert killed > 1
 
 
-@pytest.mark.parametrize("adjust", ["effects", "both"])
+@pytest.mark.parametrize("adjust", ["effects", pytest.param("both", marks=pytest.mark.soak)])
 def test_killed_in_every_phase_of_a_fit_with_effects(adjust, tmp_path, monkeypatch):
     X, path, weigh = some_rows(80, 4), tmp_path / "fit.npz", adjust == "both"
     how = {"n_clusters": 2, "n_init": 2, "max_iter": 2, "suspects": [0], "random_state": 0}

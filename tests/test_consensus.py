@@ -365,6 +365,7 @@ def test_runs_that_do_not_converge_warn(biased):
     assert model.status_.startswith("max_iter")
 
 
+@pytest.mark.soak
 def test_it_passes_the_checks_of_scikit_learn():
     expected = {
         "check_sample_weight_equivalence_on_dense_data": "starts are drawn by row",
@@ -399,6 +400,7 @@ def test_the_command_line_passes_on_what_is_asked_and_else_leaves_the_defaults()
 # ------------------------------------------------------------------------- choosing, no labels
 
 
+@pytest.mark.soak
 def test_choose_k_counts_the_groups_and_not_the_sites():
     data = make_site_footprint(500, n_clusters=3, n_core=30, n_sites=2, rate=0.6, random_state=1)
     found = choose_k(data.X, range(2, 6), suspects=data.suspects, n_runs=3, random_state=0)
@@ -437,6 +439,7 @@ def test_auto_strength_is_one_of_the_candidates():
     np.testing.assert_array_equal(model.weights_, given.weights_)
 
 
+@pytest.mark.soak
 def test_both_settings_can_be_auto():
     data = make_spurious_background(60, n_clusters=3, random_state=0)
     model = quick("auto", balance_strength="auto", n_runs=2).fit(data.X[:, :12])

@@ -624,6 +624,7 @@ def test_baselines_agree_with_plain_kmeans(footprint, found):
 
 
 # ---------------------------------------------------------------------------------- real data
+@pytest.mark.soak
 @pytest.mark.skipif("UNSKEW_DATA" not in os.environ, reason="UNSKEW_DATA is not set")
 def test_nhanes_as_it_comes():
     table = _nhanes()

@@ -124,7 +124,7 @@ FEW = {"n_clusters": 2, "n_init": 1, "max_iter": 1, "tol": 0.1, "init": "princip
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize("adjust", ["effects", "both"])
+@pytest.mark.parametrize("adjust", ["effects", pytest.param("both", marks=pytest.mark.soak)])
 def test_a_dask_array_gives_the_bits_of_the_same_blocks(client, data, adjust):
     import dask.array as da
 
@@ -139,6 +139,7 @@ def test_a_dask_array_gives_the_bits_of_the_same_blocks(client, data, adjust):
     np.testing.assert_array_equal(found.to_local().predict_weights(X), local.predict_weights(X))
 
 
+@pytest.mark.soak
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 def test_a_dask_dataframe_gives_the_bits_of_the_same_blocks(client, table):
     import dask.dataframe as dd

@@ -176,7 +176,7 @@ def make_table(n=900):
     return table
 
 
-@pytest.mark.parametrize("adjust", ["weights", "both"])
+@pytest.mark.parametrize("adjust", ["weights", pytest.param("both", marks=pytest.mark.soak)])
 def test_tables_and_their_row_names(adjust, monkeypatch, tmp_path):
     table = make_table()
     model = DCKM(3, suspects=["site"], adjust=adjust, n_init=2, random_state=0).fit(table)

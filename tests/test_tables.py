@@ -699,7 +699,7 @@ def wild_tables(draw):
     return table, suspects, draw(st.booleans())
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(wild_tables(), st.integers(1, 3))
 def test_any_table_gives_a_finite_result_or_an_error_of_ours(case, K):
     table, suspects, through_pandas = case
@@ -731,6 +731,7 @@ NHANES = [
 ]  # fmt: skip
 
 
+@pytest.mark.soak
 @pytest.mark.skipif("UNSKEW_DATA" not in os.environ, reason="UNSKEW_DATA is not set")
 def test_nhanes_read_by_pandas_and_by_polars_gives_the_same_answer():
     path = os.path.join(os.environ["UNSKEW_DATA"], "NHANESraw.csv.gz")
