@@ -52,11 +52,10 @@ def unskew(capsys):
 ONE_PROCESS = ("browser", "report", "model_file", "sampling", "diagnostics", "plots", "dask")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config, items):
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            for name in ONE_PROCESS:
-                if name in item.path.stem or (name == "dask" and "out_of_core" in item.path.stem):
-                    item.add_marker(pytest.mark.xdist_group(name))
-                    break
+def pytest_itemcollected(item):
+    if item.config.pluginmanager.hasplugin("xdist"):
+        stem = item.path.stem.replace("out_of_core", "dask")
+        for name in ONE_PROCESS:
+            if name in stem:
+                item.add_marker(pytest.mark.xdist_group(name))
+                break
