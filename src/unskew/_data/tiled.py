@@ -44,10 +44,6 @@ LARGEST_TILE = 2**24
 TILES_PER_GROUP = 16
 
 
-# Number of matrix entries below which threads cost more than they save.
-SERIAL_ENTRIES = 2**21
-
-
 def tile_rows(shape: tuple[int, int], sparse: bool) -> int:
     """Rows of a tile; a function of the shape and the kind of storage alone."""
     if sparse:
