@@ -8,6 +8,7 @@ from unskew import _terms
 from unskew._arrays import weighted_sum
 from unskew._balance import Balance, sums_of
 from unskew._data.tiled import TiledMatrix
+from unskew._parallel import Executor
 from unskew._preprocessing import make_design
 
 
@@ -29,7 +30,7 @@ FORMS = ["primal", "gram"]
 def make_loss(X, a=None, form="primal", suspects=None, standardise=True, n_bins=4, n_threads=1):
     a = np.ones(X.shape[0]) if a is None else a
     design = make_design(
-        TiledMatrix(X, n_threads=n_threads),
+        TiledMatrix(X, executor=Executor(n_threads)),
         a,
         suspects=None if suspects is None else np.asarray(suspects),
         cluster_on="all",
@@ -283,8 +284,8 @@ def test_what_a_kernel_returns_does_not_change_with_the_next_tile(rng):
     from unskew._data.tiled import TiledMatrix, tile_rows
 
     X = rng.integers(0, 2, (3 * tile_rows((0, 4), False) + 5, 4)).astype(np.uint8)
-    rows = TiledMatrix(X, n_threads=1)
-    with rows.threads():
+    rows = TiledMatrix(X)
+    with rows.executor:
         parts = list(rows.map(lambda tile: (tile[:, 1], [tile])))
     np.testing.assert_array_equal(np.concatenate([one for one, _ in parts]), X[:, 1])
     np.testing.assert_array_equal(np.concatenate([tile for _, (tile,) in parts]), X)
@@ -294,8 +295,8 @@ def test_large_buffers_are_freed_after_a_fit(rng, monkeypatch):
     from unskew import _buffers
 
     monkeypatch.setattr(_buffers, "MAX_IDLE_BYTES", 4000)
-    rows = TiledMatrix(rng.random((50, 3)), n_threads=2)
-    with rows.threads():
+    rows = TiledMatrix(rng.random((50, 3)), executor=Executor(2))
+    with rows.executor:
         large, small = (_buffers.buffer(f"test {n}", (n,), np.float64) for n in (1000, 100))
         again = _buffers.buffer("test 1000", (1000,), np.float64)
         assert np.shares_memory(large, again)

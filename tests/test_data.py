@@ -17,6 +17,7 @@ from unskew._data.sources import Blocks, NpyFile
 from unskew._data.tables import open_source
 from unskew._data.tiled import TiledMatrix, tile_rows, tile_rows_of_blocks
 from unskew._io import FileError
+from unskew._parallel import Executor
 from unskew.simulate import make_site_footprint
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -188,9 +189,9 @@ def test_tiles_do_not_cross_blocks_and_blocks_are_read_once_in_a_pass():
     X = numbers(10_000)
     reader = ArrayBlocks(X, 4000)
     source = Blocks(reader.read, [4000, 4000, 2000], 5, X.dtype, "reader")
-    rows = TiledMatrix(source, n_threads=2)
+    rows = TiledMatrix(source, executor=Executor(2))
     assert rows.bounds == [(0, 4000), (4000, 8000), (8000, 10_000)]
-    with rows.threads():
+    with rows.executor:
         total = sum(part for part in rows.map(lambda tile: tile.sum(0)))
     np.testing.assert_allclose(total, X.sum(0))
     assert sorted(reader.reads) == [0, 1, 2]

@@ -42,7 +42,7 @@ def tinted(rng, n=120, K=3, sites=3, d=5):
 def make_encoded(X, suspects, a=None):
     a = np.ones(len(X)) if a is None else a
     return make_design(
-        TiledMatrix(X, n_threads=1), a, suspects=np.asarray(suspects), cluster_on="non_suspects",
+        TiledMatrix(X), a, suspects=np.asarray(suspects), cluster_on="non_suspects",
         n_bins=4, standardise=True,
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ def everything(X):
 
 
 def run_lloyd(X, w, C, storage=np.asarray):
-    rows, distance = TiledMatrix(storage(X), n_threads=1), everything(X)
+    rows, distance = TiledMatrix(storage(X)), everything(X)
     return _kmeans.lloyd(rows, distance, w, _kmeans.label(rows, distance, C))
 
 
@@ -205,7 +205,7 @@ def test_a_start_from_labels_knows_its_distances_far_from_0(seed):
     centres = rng.normal(size=(3, 5))
     X = (centres[rng.integers(0, 3, 300)] + 0.3 * rng.normal(size=(300, 5)) + 3000).astype("f4")
     labels = rng.integers(0, 3, 300).astype(np.int32)
-    rows, distance = TiledMatrix(sp.csr_array(X), n_threads=1), Distance(np.arange(5))
+    rows, distance = TiledMatrix(sp.csr_array(X)), Distance(np.arange(5))
     start = init_clusters(rows, distance, np.ones(300), 3, labels, None)
     means = np.array([X[labels == k].mean(0, dtype=np.float64) for k in range(3)])
     expected = ((X - means[labels]) ** 2).sum(1)
@@ -216,7 +216,7 @@ def test_sparse_rows_are_labelled_in_tall_tiles_unless_they_become_dense(rng, mo
     monkeypatch.setattr("unskew._data.tiled.TALL_TILE", 40)
     monkeypatch.setattr("unskew._data.tiled.tile_rows", lambda shape, sparse: 7)
     X = (rng.random((90, 6)) < 0.4).astype(float)
-    rows, dense = TiledMatrix(sp.csr_array(X), n_threads=1), TiledMatrix(X, n_threads=1)
+    rows, dense = TiledMatrix(sp.csr_array(X)), TiledMatrix(X)
     assert rows.tall().bounds == [(0, 40), (40, 80), (80, 90)]
     some = rows.subsample(30)
     assert some.tall() is some

@@ -8,7 +8,8 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from unskew import DCKM
-from unskew._parallel import Threads, one_blas_thread
+from unskew._data.tiled import TiledMatrix
+from unskew._parallel import Executor, one_blas_thread
 
 
 def here() -> str:
@@ -21,15 +22,31 @@ def test_results_come_in_order_whoever_made_them(n):
         time.sleep(0.002 if i < 3 else 0)
         return i * i
 
-    with Threads(n) as threads:
+    with Executor(n) as threads:
         assert list(threads.run(slow_at_first, range(20))) == [i * i for i in range(20)]
         assert list(threads.run(slow_at_first, [])) == []
 
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_what_a_piece_raises_is_raised(n):
-    with Threads(n) as threads, pytest.raises(ZeroDivisionError):
+    with Executor(n) as threads, pytest.raises(ZeroDivisionError):
         list(threads.run(lambda i: 1 // (i - 2), range(5)))
+
+
+def test_matrices_made_from_another_use_its_threads():
+    rows = TiledMatrix(np.zeros((5_000, 200)), executor=Executor(2))
+    names = set()
+
+    def kernel(tile):
+        names.add(here())
+        time.sleep(0.005)
+        return (tile.sum(),)
+
+    with rows.executor, rows.with_shift(np.ones(200)).subsample(4_000).executor as nested:
+        assert nested is rows.executor
+        shifted = rows.with_shift(np.ones(200))
+        shifted.total(shifted.map(kernel))
+    assert len(names) == 2 and rows.executor.submit is None
 
 
 @pytest.mark.parametrize(("n", "d"), [(60, 200), (200, 60)], ids=["gram", "primal"])

@@ -12,7 +12,7 @@ from unskew.simulate import make_site_footprint
 
 def make_problem(X, a, *, form="primal", suspects=None, mass_rate=0.0, bound=None):
     design = make_design(
-        TiledMatrix(X, n_threads=1),
+        TiledMatrix(X),
         a,
         suspects=suspects,
         cluster_on="all",

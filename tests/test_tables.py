@@ -227,7 +227,7 @@ def gappy(rng, n=60, d=5):
         np.r_[np.zeros(d, bool), np.ones(d - 1, bool)],
         (None,) * (2 * d - 1),
     )
-    rows = TiledMatrix(np.c_[X, noted], n_threads=1)
+    rows = TiledMatrix(np.c_[X, noted])
     columns = column_stats(rows, np.ones(n), column_map)
     return X, missing, rows, column_map, make_distance(columns, column_map, np.arange(d))
 
@@ -291,9 +291,9 @@ def test_inertia_never_rises_with_gaps(rng):
 
 def test_no_gaps_no_change(rng):
     X = rng.normal(size=(50, 4))
-    rows, C = TiledMatrix(X, n_threads=1), rng.normal(size=(3, 4))
+    rows, C = TiledMatrix(X), rng.normal(size=(3, 4))
     plain = label(rows, Distance(np.arange(4)), C)
-    noted = TiledMatrix(np.c_[X, np.zeros(50)], n_threads=1)
+    noted = TiledMatrix(np.c_[X, np.zeros(50)])
     distance = Distance(np.arange(4), np.array([1]), np.array([4]), X.var(0))
     gaps = label(noted, distance, C)
     np.testing.assert_array_equal(plain.labels, gaps.labels)

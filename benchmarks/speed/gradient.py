@@ -20,7 +20,7 @@ def gradient(quick: bool) -> list[dict]:
             n = 200_000
         X = binary_matrix(n, d)
         rows = TiledMatrix(X)
-        with rows.threads():
+        with rows.executor:
             design = make_design(
                 rows, np.ones(n), suspects=None, cluster_on="all", n_bins=5, standardise=True
             )
@@ -29,12 +29,12 @@ def gradient(quick: bool) -> list[dict]:
         # The machine's rate is measured before, between and after, and the best is used.
         rates, times = [machine_rate(clock)], []
         for _ in range(2):
-            with design.rows.threads():
+            with design.rows.executor:
                 loss = Balance(design.rows, design.pair_blocks)
                 times.append(clock.best(lambda: loss.value_and_gradient(w), 3 if n > 10**5 else 9))  # noqa: B023
             rates.append(machine_rate(clock))
         design.rows.n_threads = 1
-        with design.rows.threads():
+        with design.rows.executor:
             serial = cpu_seconds(lambda: loss.value_and_gradient(w), 3)  # noqa: B023
         by_cpu = serial * rate_of_one_thread() / (3 * n * d * d)
         seconds, peer = min(times), 3 * n * d * d / max(rates)

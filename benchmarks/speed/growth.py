@@ -41,7 +41,7 @@ def columns(quick: bool) -> list[dict]:
     for d in sizes:
         loss = make_balance(binary_matrix(n, d, np.uint8))
         w = np.random.default_rng(1).random(n)
-        with loss.rows.threads():
+        with loss.rows.executor:
             repeats = 3 if d >= 10**5 else 10
             times.append(cpu_seconds(lambda: loss.value_and_gradient(w), repeats))  # noqa: B023
     what = "one balance gradient over d, one suspect named"
@@ -58,8 +58,8 @@ def grown(what: str, sizes: list[int], times: list[float], size: str) -> dict:
 
 
 def make_balance(X: np.ndarray) -> Balance:
-    rows = TiledMatrix(X, n_threads=1)
-    with rows.threads():
+    rows = TiledMatrix(X)
+    with rows.executor:
         design = make_design(
             rows,
             np.ones(len(X)),

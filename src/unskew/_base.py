@@ -255,7 +255,8 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
                     "and another column to balance; None balances all pairs"
                 )
             suspects = np.flatnonzero(np.isin(column_map.source, self.suspects_))
-        with self._as_tiled(X).threads() as rows:
+        rows = self._as_tiled(X)
+        with rows.executor:
             design = make_design(
                 rows,
                 a,
@@ -534,7 +535,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
 
     def _weights_of_new(self, X: Any, unknowns: list) -> np.ndarray:
         rows, e = self._rows_and_distances(X, unknowns)
-        with rows.threads():
+        with rows.executor:
             return self._weight_model.predict(rows, e)
 
     def _rows_and_distances(self, X: Any, unknowns: list) -> tuple[Any, np.ndarray]:

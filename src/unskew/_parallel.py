@@ -10,28 +10,49 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 
+import joblib
 from threadpoolctl import ThreadpoolController
 
+from ._buffers import free_buffers
 from ._compat import set_num_threads
 
 
-class Threads:
-    """Context manager for n threads; the calling thread is one of them."""
+class Executor:
+    """A pool of ``n_threads`` threads with BLAS limited to one thread; the calling thread is one of
+    them. None = one thread per core.
 
-    def __init__(self, n: int = 1) -> None:
-        self.n = n
+    The pool exists inside ``with executor:``; nested contexts share it. Data containers refer to
+    an executor, and every container made from another (shifted, subsampled) uses the same one.
+    """
+
+    def __init__(self, n_threads: int | None = None) -> None:
+        self.n_threads = joblib.cpu_count() if n_threads is None else n_threads
         self._pool: ThreadPoolExecutor | None = None
+        self._contexts: list[ExitStack] = []
 
-    def __enter__(self) -> Threads:
-        if self.n > 1:
-            self._pool = ThreadPoolExecutor(self.n - 1, thread_name_prefix="unskew")
+    def __getstate__(self) -> dict[str, Any]:
+        """Only the number of threads: a copy in another process has a pool of its own."""
+        return {"n_threads": self.n_threads, "_pool": None, "_contexts": []}
+
+    def __enter__(self) -> Executor:
+        context = ExitStack()
+        context.enter_context(one_blas_thread())
+        if not self._contexts:
+            context.callback(free_buffers)
+            if self.n_threads > 1:
+                self._pool = ThreadPoolExecutor(self.n_threads - 1, thread_name_prefix="unskew")
+                context.callback(self._close)
+        self._contexts.append(context)
         return self
 
     def __exit__(self, *_: Any) -> None:
+        self._contexts.pop().close()
+
+    def _close(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown()
@@ -55,7 +76,7 @@ class Threads:
         own: dict[Future, Any] = {}
         for item in items:
             begun.append((self._pool.submit(function, item), item))
-            if len(begun) > self.n:
+            if len(begun) > self.n_threads:
                 yield self._first_of(begun, own, function)
         while begun:
             yield self._first_of(begun, own, function)

@@ -273,10 +273,8 @@ def rows_of_made_block(how: tuple, which: np.ndarray) -> np.ndarray:
 class DistributedMatrix(TiledMatrix):
     """Rows whose blocks are on the workers; ``map`` submits one task per block."""
 
-    def __init__(
-        self, X: PersistedBlocks, *, shift: np.ndarray | None = None, n_threads: int | None = None
-    ):
-        super().__init__(X, shift=shift, n_threads=1)
+    def __init__(self, X: PersistedBlocks, *, shift: np.ndarray | None = None):
+        super().__init__(X, shift=shift)
         self.chosen = list(range(len(X.sizes)))
 
     def __reduce__(self):

@@ -360,7 +360,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             if hasattr(self, "_init_callback_context"):
                 context = self._init_callback_context(max_subtasks=n_init)
                 context.call_on_fit_task_begin(estimator=self, X=X)
-            with rows.threads():
+            with rows.executor:
                 self.__dict__.pop("restarts_", None)  # of an earlier fit
                 if self.adjust == "weights":
                     checkpoint, *kept = open_checkpoint(self, design, seeds)
@@ -552,7 +552,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def _rows_and_distances(self, X: Any, unknowns: list) -> tuple[Any, np.ndarray]:
         rows, distance, C = self._new_rows(X, unknowns)
-        with rows.threads():
+        with rows.executor:
             return rows, _kmeans.label(rows, distance, C[self._chosen]).e
 
     @property
@@ -573,7 +573,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
         def nearest(X: Any, unknowns: list) -> np.ndarray:
             rows, distance, C = self._new_rows(X, unknowns)
-            with rows.threads():
+            with rows.executor:
                 return self._chosen[_kmeans.label(rows, distance, C[self._chosen]).labels]
 
         return self._apply_to_new(X, nearest)
@@ -584,7 +584,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         def distances(X: Any, unknowns: list) -> np.ndarray:
             rows, distance, C = self._new_rows(X, unknowns)
             out = np.empty((rows.n, self._K), dtype=rows.dtype)
-            with rows.threads():
+            with rows.executor:
                 parts = rows.map(
                     lambda tile: _kmeans.distances(
                         distance.features(tile), C, distance.missing_mask(tile)

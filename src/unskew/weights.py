@@ -159,7 +159,7 @@ class DecorrelationWeights(BaseDecorrelator):
             if hasattr(self, "_init_callback_context"):
                 context = self._init_callback_context(max_subtasks=self.max_iter)
                 context.call_on_fit_task_begin(estimator=self, X=X)
-            with design.rows.threads():
+            with design.rows.executor:
                 checkpoint, before, _ = open_checkpoint(self, design, np.zeros(0, dtype=np.int64))
                 fit_problem = self._make_problem(design, None)
                 watch = self._watcher(context)

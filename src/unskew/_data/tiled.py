@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from copy import copy
 from itertools import groupby, islice, pairwise
 from typing import Any
 
-import joblib
 import numpy as np
 import scipy.sparse as sp
 
 from .._arrays import add_up, csr_rows, take_columns
-from .._buffers import buffer, copy_if_shared, free_buffers
-from .._parallel import Threads, one_blas_thread
+from .._buffers import buffer, copy_if_shared
+from .._parallel import Executor
 
 # Elements of a tile: about the size of a core's own cache. A CSR tile costs its stored entries
 # unless a kernel needs it dense, so it can be larger.
@@ -71,12 +69,14 @@ class TiledMatrix:
                 NpyFile or Blocks
     dtype       of the arithmetic: float32 for float32 and small-integer storage, else float64
     shift       subtracted from each dense tile: columns far from 0 lose digits in every product
-    n_threads   threads over tiles; None = one per core
+    executor    threads over tiles; None: the calling thread alone
     in_memory   whether X is in memory
     groups      numbers of tiles whose sums are added first, see ``total``
     """
 
-    def __init__(self, X: Any, *, shift: np.ndarray | None = None, n_threads: int | None = None):
+    def __init__(
+        self, X: Any, *, shift: np.ndarray | None = None, executor: Executor | None = None
+    ):
         self.X, self.sparse = X, sp.issparse(X)
         self.in_memory = self.sparse or isinstance(X, np.ndarray)
         self.n, self.d = X.shape
@@ -88,12 +88,11 @@ class TiledMatrix:
             self.bounds = X.bounds()
         self.source_bounds = self.bounds
         self.groups = group_sizes(self.bounds, getattr(X, "starts", None))
-        self.n_threads = joblib.cpu_count() if n_threads is None else n_threads
+        self.executor = Executor(1) if executor is None else executor
         self._by_column: Any = None
-        self._threads = Threads()
 
     def with_shift(self, shift: np.ndarray | None) -> TiledMatrix:
-        return TiledMatrix(self.X, shift=shift, n_threads=self.n_threads)
+        return TiledMatrix(self.X, shift=shift, executor=self.executor)
 
     def tall(self) -> TiledMatrix:
         """CSR rows in taller tiles, for kernels that keep them CSR: short calls from many threads
@@ -128,7 +127,7 @@ class TiledMatrix:
         if self.in_memory:
             part = self.X[start:stop]
         else:
-            part = self.X.read(start, stop, self._threads.submit)
+            part = self.X.read(start, stop, self.executor.submit)
         return convert_tile(part, self.dtype, self.shift, out)
 
     def columns(self, which: np.ndarray) -> np.ndarray:
@@ -196,17 +195,7 @@ class TiledMatrix:
 
     def run(self, function: Callable, items: Iterable) -> Iterator[Any]:
         """function(item) for each item, in order, on the threads."""
-        return self._threads.run(function, items)
-
-    @contextmanager
-    def threads(self) -> Iterator[TiledMatrix]:
-        """Threads for the duration of a fit, with BLAS limited to one thread each."""
-        before = self._threads
-        with one_blas_thread(), ExitStack() as after:
-            after.callback(free_buffers)
-            self._threads = after.enter_context(Threads(self.n_threads))
-            after.callback(setattr, self, "_threads", before)
-            yield self
+        return self.executor.run(function, items)
 
 
 def convert_tile(
@@ -265,4 +254,4 @@ def as_tiled(X: Any, n_threads: int | None) -> TiledMatrix:
         X.sum_duplicates()
     if isinstance(X, np.ndarray) and not X.flags.aligned:
         X = as_aligned(X)
-    return TiledMatrix(sp.csr_array(X) if sp.issparse(X) else X, n_threads=n_threads)
+    return TiledMatrix(sp.csr_array(X) if sp.issparse(X) else X, executor=Executor(n_threads))

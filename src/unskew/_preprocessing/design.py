@@ -14,6 +14,7 @@ from .._balance import Pairs, Treatments
 from .._data.columns import as_frame
 from .._data.tiled import TiledMatrix
 from .._kmeans import Distance, RowScaling, weighted_cuts
+from .._parallel import Executor
 from .stats import ColumnMap, ColumnStats, column_stats, shift_for
 
 # Maximum bytes of whole columns of out-of-core data in memory at a time (at least one column).
@@ -355,7 +356,7 @@ def design_for(model: Any, X: Any, sample_weight: Any = None) -> Design:
     if model.suspects_ is not None:
         suspects = np.flatnonzero(np.isin(column_map.source, model.suspects_))
     design = make_design(
-        TiledMatrix(matrix, n_threads=model.n_threads),
+        TiledMatrix(matrix, executor=Executor(model.n_threads)),
         np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
         suspects=suspects,
         cluster_on=getattr(model, "cluster_on", "all"),

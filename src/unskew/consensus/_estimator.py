@@ -21,6 +21,7 @@ from .._compat import FIT_STACKLEVEL, with_callbacks
 from .._data.sources import Blocks
 from .._data.tiled import TiledMatrix
 from .._kmeans import check_init, init_clusters
+from .._parallel import Executor
 from .._preprocessing import Design
 from .._progress import emit, nested_progress, verbose_logging
 from .._validation import check_number, check_option
@@ -410,7 +411,7 @@ class ConsensusDCKM(DCKM):
     def _learn_r2(self, design: Design, w: np.ndarray) -> None:
         """R2 of the mean of the runs' weight models on the mean of their weights."""
         rows, a = design.rows, design.a
-        with rows.threads():
+        with rows.executor:
             predicted = a * self._mean_weights(rows, self._distance)
         mean = float(w.sum() / a.sum())
         total = float(((w - a * mean) ** 2).sum())
@@ -425,7 +426,7 @@ class ConsensusDCKM(DCKM):
     ) -> None:
         starts = check_random_state(seeds[-1]).randint(2**31 - 1, size=self.n_init + 1)
         emit("message", status=f"effects of suspects and weights, then {self.n_runs} runs")
-        with design.rows.threads():
+        with design.rows.executor:
             inner._fit_effects(design, init, starts, None)
         self.restarts_ = inner.restarts_
         w, distance, K = inner.combined_weights_, inner._distance, self._K
@@ -463,7 +464,7 @@ class ConsensusDCKM(DCKM):
         if voters.size < len(runs):
             text = f"runs converged to different optima: the best {voters.size} of {len(runs)} vote"
             emit("message", status=text)
-        with rows.threads():
+        with rows.executor:
             clusters = init_clusters(rows, distance, w, K, own, None)
             status = "converged" if all(r.status == "converged" for r in runs) else "max_iter"
             n_iter = max(run.n_iter for run in runs)
@@ -507,7 +508,7 @@ class ConsensusDCKM(DCKM):
         if rows.sparse and self._shift is not None and distance.scaling is None:
             shift = self._shift[distance.columns]
         out = np.empty((self._voters.size, rows.n), dtype=np.int32)
-        with rows.threads():
+        with rows.executor:
             for r, run in enumerate(self._runs[voter] for voter in self._voters):
                 C = run.centres[run.chosen] + shift
                 out[r] = run.chosen[_kmeans.label(rows, distance, C).labels]
@@ -536,7 +537,7 @@ class ConsensusDCKM(DCKM):
         if self._shared_row_weights:
             return super()._weights_of_new(X, unknowns)
         rows, distance, _ = self._new_rows(X, unknowns)
-        with rows.threads():
+        with rows.executor:
             return self._mean_weights(rows, distance)
 
     @property
@@ -568,7 +569,7 @@ def one_run(inner: DCKM, design: Design, init: Any, seed: int, strength: Any, si
         if not isinstance(init, str) and init.ndim == 1:
             init = init[which]
     seeds = rng.randint(2**31 - 1, size=inner.n_init + 1)
-    with design.rows.threads(), rows.threads(), nested_progress():
+    with design.rows.executor, rows.executor, nested_progress():
         fit_problem, best = inner._fit_weights(design, init, None, None, None, seeds)
         problem, clusters = fit_problem.problem, best.clusters
         weight_model, factor = None, 1.0
@@ -614,7 +615,7 @@ def one_kmeans(rows, distance, w, present, K, init, n_init, size, seed) -> tuple
         own = np.zeros(w.size)
         drawn = rng.choice(present, size=min(size, present.size), replace=False)
         own[drawn] = w[drawn]
-    with rows.threads():
+    with rows.executor:
         inits = (init_clusters(rows, distance, own, K, init, rng) for _ in range(n_init))
         solutions = [_kmeans.lloyd(rows, distance, own, clusters) for clusters in inits]
     return min(solutions, key=lambda solution: float(own @ solution[0].e))
@@ -628,7 +629,7 @@ def _explained(rows: Any, distance: Any, w: np.ndarray, K: int) -> Callable[[np.
     few, w = (rows, w) if subset.size == rows.n else (_take_rows(rows, subset), w[subset])
 
     def left(labels: np.ndarray, K: int) -> float:
-        with few.threads():
+        with few.executor:
             return float(w @ init_clusters(few, distance, w, K, labels, None).e)
 
     total = left(np.zeros(subset.size, dtype=np.int32), 1)
@@ -637,20 +638,20 @@ def _explained(rows: Any, distance: Any, w: np.ndarray, K: int) -> Callable[[np.
 
 def _take_rows(rows: Any, which: np.ndarray) -> TiledMatrix:
     if rows.in_memory:
-        return TiledMatrix(rows.X[which], shift=rows.shift, n_threads=rows.n_threads)
+        return TiledMatrix(rows.X[which], shift=rows.shift, executor=rows.executor)
     out = np.empty((which.size, rows.d), dtype=rows.dtype)
     at = 0
     for (start, stop), tile in zip(rows.bounds, rows.map(lambda tile: tile)):
         own = which[(which >= start) & (which < stop)] - start
         out[at : at + own.size] = tile[own]
         at += own.size
-    return TiledMatrix(out, n_threads=rows.n_threads)  # tiles are shifted already
+    return TiledMatrix(out, executor=rows.executor)  # tiles are shifted already
 
 
 def _with_threads(rows: Any, n_threads: int | None) -> Any:
-    if n_threads is None or n_threads == rows.n_threads or not rows.in_memory:
+    if n_threads is None or n_threads == rows.executor.n_threads or not rows.in_memory:
         return rows
-    return TiledMatrix(rows.X, shift=rows.shift, n_threads=n_threads)
+    return TiledMatrix(rows.X, shift=rows.shift, executor=Executor(n_threads))
 
 
 def _is_sparse(X: Any) -> bool:

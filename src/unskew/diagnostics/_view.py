@@ -15,7 +15,7 @@ from sklearn.utils import check_array
 from .. import _balance
 from .._data.columns import as_frame
 from .._data.sources import SUPPORTED_DTYPES
-from .._data.tiled import TiledMatrix
+from .._data.tiled import TiledMatrix, as_tiled
 from .._preprocessing import ColumnMap, Design, TableEncoder, design_for, make_design
 from .._validation import check_weights, find_columns
 from ._results import Settings
@@ -108,7 +108,7 @@ class View:
         pairs = self.pair_blocks
         if as_they_are:
             pairs = tuple(replace(one, effects=None) for one in pairs)
-        with self.rows.threads():
+        with self.rows.executor:
             return [(one, _balance.contrast(self.rows, one, w)) for one in pairs]
 
     def readable(self, k: int, value: float) -> float | None:
@@ -147,7 +147,8 @@ def view_of_table(X: Any, sample_weight: Any, encoder: Any, feature_names: Any =
         fitted = clone(encoder or TableEncoder(max_categories=MAX_CATEGORIES_SHOWN))
         a = check_weights(sample_weight, len(frame))
         matrix, column_map = fitted._fit_encode(frame, a).matrix, fitted._column_map()
-    with TiledMatrix(matrix).threads() as rows:
+    rows = as_tiled(matrix, None)
+    with rows.executor:
         design = make_design(
             rows,
             a,
