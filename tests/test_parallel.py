@@ -46,7 +46,8 @@ def test_matrices_made_from_another_use_its_threads():
         assert nested is rows.executor
         shifted = rows.with_shift(np.ones(200))
         shifted.total(shifted.map(kernel))
-    assert len(names) == 2 and rows.executor.submit is None
+    assert len(names) == 2
+    assert rows.executor.submit is None
 
 
 @pytest.mark.parametrize(("n", "d"), [(60, 200), (200, 60)], ids=["gram", "primal"])
