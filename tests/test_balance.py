@@ -58,7 +58,7 @@ def slow_balance(X, w, design, suspects=None):
         for k in range(X.shape[1]):
             if k == source:
                 continue
-            if suspects is not None and (k in suspects) == (source in suspects):
+            if suspects is not None and (k in suspects or source not in suspects):
                 continue
             difference = np.average(X[treated, k], weights=w[treated]) - np.average(
                 X[~treated, k], weights=w[~treated]

@@ -28,8 +28,6 @@ from ._preprocessing import (
     EncodedTable,
     KnownShares,
     TableEncoder,
-    concat_treatments,
-    indicators,
     make_design,
     make_margins,
     read_margins,
@@ -43,15 +41,19 @@ from ._validation import (
     find_columns,
     to_native_byteorder,
 )
-from ._weight_model import WeightModel, fit_weight_model
+from ._weight_model import DualWeightModel, WeightModel, fit_weight_model
 from .metrics import kish_size
-
-# Shares of the suspects are fixed where there are at least this many rows per share.
-ROWS_PER_SHARE = 10
-
 
 # Default strengths of balance and spread (docs/results/defaults.md).
 DEFAULT_STRENGTHS = {"suspects": (1.0, 0.1), "all pairs": (0.2, 0.3), "paper": (0.01, 10.0)}
+
+
+# Default of margin_strength without suspects.
+DEFAULT_MARGIN_STRENGTH = 100.0
+
+
+# predict_weights raises where it reproduces the weights of the fit with a lower R2.
+LOWEST_R2 = 0.99
 
 
 # Below this effective sample size a fit with solver="descent" warns.
@@ -72,24 +74,25 @@ class FitProblem(NamedTuple):
 
     B0         balance(w) at uniform weights
     left_out   terms that had to be left out of the objective, as text
-    fixed      treatments whose shares are fixed, or None
     known      margins
     """
 
     problem: _solver.Problem
     B0: float
     left_out: str
-    fixed: _balance.Treatments | None
     known: list[KnownShares]
 
 
-def weight_model_of(fit_problem: FitProblem, w: np.ndarray, e: np.ndarray) -> WeightModel | None:
+def weight_model_of(
+    fit_problem: FitProblem, solution: _solver.Solution
+) -> WeightModel | DualWeightModel | None:
     """The model that predicts the weights of new rows, from the solution of a fit."""
-    own = [
-        fit_problem.fixed,
-        *(t for each in fit_problem.known for t in (each.treatments, each.unknown)),
-    ]
-    return fit_weight_model(fit_problem.problem, w, e, concat_treatments(own))
+    problem, w = fit_problem.problem, solution.w
+    if problem.dual is not None and solution.dual is not None:
+        return DualWeightModel.of(problem.dual, solution.dual, solution.weight_C)
+    known = [t for each in fit_problem.known for t in (each.treatments, each.unknown)]
+    e = np.zeros(w.size) if solution.clusters is None else solution.clusters.e
+    return fit_weight_model(problem, w, e, _balance.concat_treatments(known))
 
 
 def set_features_in(model: Any, source: Any, names: Any) -> None:
@@ -166,7 +169,17 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
                     "margins have no meaning with solver='paper', which has no such term; use "
                     "solver='descent'"
                 )
-        check_number("margin_strength", self.margin_strength, low=0, open_low=True)
+        if self.margin_strength is not None:
+            check_number("margin_strength", self.margin_strength, low=0, open_low=True)
+            if self.suspects is not None:
+                raise ValueError(
+                    f"margin_strength={self.margin_strength!r} has no meaning with suspects, whose "
+                    "weights have the margins exactly; leave it None"
+                )
+        if self.suspects is not None and self.solver == "descent" and self.spread_strength == 0:
+            raise ValueError(
+                "spread_strength=0 should be > 0 with suspects: it makes the weights unique"
+            )
         if self.encoder is not None and not isinstance(self.encoder, TableEncoder):
             raise TypeError(
                 f"encoder={self.encoder!r} should be a TableEncoder or None, not "
@@ -319,9 +332,6 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             getattr(self, "feature_names_in_", None),
             self.n_features_in_,
         )
-        fixed = None
-        if self.solver == "descent":
-            fixed = self._shares_to_fix(design, [each.source for each in known])
         if self.objective == "paper":
             mass = 1.0 if self.mass_strength is None else float(self.mass_strength)
             by_paper = self.solver == "paper"
@@ -348,6 +358,18 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
                 "spread_rate": spread_strength / N,
                 "constant": -spread_strength,
             }
+        dual = None
+        if self.suspects is not None and self.solver == "descent" and pieces:
+            own = {
+                "beta": rates["balance_rate"],
+                "rho": rates["inertia_rate"] if distance is not None else 0.0,
+                "sigma": rates["spread_rate"],
+                "weight_sum": rates["weight_sum"],
+                "design_sum": N,
+                "min_ess": self.min_effective_sample_size,
+            }
+            dual = _solver.make_dual(rows, pieces[0], a, design.column_map.source, known, own)
+        strength = DEFAULT_MARGIN_STRENGTH if self.margin_strength is None else self.margin_strength
         problem = _solver.Problem(
             rows=rows,
             balance=balance,
@@ -356,12 +378,12 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             inverse_a=inverse_a,
             design_sum=N,
             min_ess=self.min_effective_sample_size,
-            fixed_shares=None if fixed is None else indicators(rows, fixed),
+            dual=dual,
             margins=make_margins(rows, known) if known else None,
-            margin_rate=float(self.margin_strength) if known else 0.0,
+            margin_rate=float(strength) if known and dual is None else 0.0,
             **rates,
         )
-        return FitProblem(problem, B0, "; ".join(left_out), fixed, known)
+        return FitProblem(problem, B0, "; ".join(left_out), known)
 
     @staticmethod
     def _total_variance(design: Design, distance: Distance) -> float:
@@ -371,21 +393,6 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         rows, a = design.rows, design.a
         C = _kmeans.init_from_labels(rows, distance, a, np.zeros(rows.n, dtype=np.int32), 1)
         return float(a @ _kmeans.label(rows, distance, C).e) / float(a.sum())
-
-    @staticmethod
-    def _shares_to_fix(design: Design, free: list[int]) -> _balance.Treatments | None:
-        """Treatments of the suspects; None where there are too many for the rows, which would leave
-        the weights no freedom. Suspects with margins (``free``) are not fixed at their shares in
-        the sample."""
-        if design.suspects is None:
-            return None
-        column = design.treatments.column
-        of_suspects = np.isin(column, design.suspects)
-        of_suspects &= ~np.isin(design.column_map.source[column], free)
-        own = design.treatments.take(np.flatnonzero(of_suspects))
-        if len(own) == 0 or len(own) * ROWS_PER_SHARE > (design.a > 0).sum():
-            return None
-        return own
 
     def _store(self, fit_problem: FitProblem, solution: _solver.Solution) -> None:
         problem, w = fit_problem.problem, solution.w
@@ -406,8 +413,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         self._store_margins(fit_problem, w)
         self._weight_model = None
         if self.solver == "descent":
-            e = np.zeros(w.size) if solution.clusters is None else solution.clusters.e
-            self._weight_model = weight_model_of(fit_problem, w, e)
+            self._weight_model = weight_model_of(fit_problem, solution)
         self._shift = problem.rows.shift
         left_out = fit_problem.left_out
         self.status_ = solution.status + (f" ({left_out})" if left_out else "")
@@ -494,11 +500,11 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
     def predict_weights(self, X):
         """Predict the weights of new rows.
 
-        At the minimum of the objective the weight of a row is a function of the row: the positive
-        part of a linear function of its squared distance to its centre, of the derivative of the
-        balance in its weight, and of the indicators of fixed and known shares. This function, with
-        the sums of the fit, is applied to the new rows. On the rows of the fit it reproduces
-        ``weights_`` up to convergence; otherwise a warning is issued.
+        At the minimum of the objective the weight of a row is a function of the row. With suspects
+        it is this function: the positive part of a linear function of the row, of its squared
+        distance to its centre and of its values of the suspects; on the rows of the fit it returns
+        ``weights_``. Without suspects it is estimated by least squares from the derivative of the
+        objective; a fit whose weights it does not reproduce (R2 < 0.99) raises.
 
         The predictions are not reliable where the new rows were sampled in another way than those
         of the fit (the balance is a property of a whole sample: fit again instead), or where values
@@ -514,31 +520,45 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         """
         check_is_fitted(self)
         r2 = self._weights_r2
-        if r2 is None:
-            why = (
-                "solver='paper' stops before its minimum"
-                if self.solver == "paper"
-                else f"spread_strength={self._strengths()[1]:g} leaves them undetermined"
-            )
+        if r2 is None or r2 < LOWEST_R2:
+            if self.solver == "paper":
+                why = "solver='paper' stops before its minimum"
+            elif r2 is None:
+                why = f"spread_strength={self._strengths()[1]:g} leaves them undetermined"
+            else:
+                why = (
+                    f"the function of the row reproduces the weights of the fit with R2 = {r2:.2f} "
+                    f"only, and at least {LOWEST_R2} is required; lower tol, raise max_iter or "
+                    "name the suspects"
+                )
             raise ValueError(f"weights of new rows cannot be predicted from this fit: {why}")
-        if r2 < 0.9:
-            warnings.warn(
-                f"predict_weights reproduces the weights of the fit with R2 = {r2:.2f} only; lower "
-                "tol or raise max_iter in the fit",
-                UserWarning,
-                stacklevel=2,
-            )
 
         if self._shift is not None and sp.issparse(X):
             X = X.toarray()  # the shift makes rows dense
         return self._apply_to_new(X, self._weights_of_new)
 
     def _weights_of_new(self, X: Any, unknowns: list) -> np.ndarray:
-        rows, e = self._rows_and_distances(X, unknowns)
+        model = self._weight_model
+        C = model.centres if isinstance(model, DualWeightModel) else None
+        rows, e = self._rows_and_distances(X, unknowns, C)
+        if isinstance(model, DualWeightModel):
+            self._refuse_unknown_suspects(unknowns)
         with rows.executor:
-            return self._weight_model.predict(rows, e)
+            return model.predict(rows, e)
 
-    def _rows_and_distances(self, X: Any, unknowns: list) -> tuple[Any, np.ndarray]:
+    def _refuse_unknown_suspects(self, unknowns: list) -> None:
+        """Raise where a suspect has a value that the fit did not have."""
+        for source, (lost, example) in unknowns[-1].items() if unknowns else ():
+            if source in self.suspects_:
+                raise ValueError(
+                    f"suspect {self.feature_names_in_[source]!r} has the value {example} in "
+                    f"{int(lost.sum())} rows, which the fit did not have: their weights are not "
+                    "defined"
+                )
+
+    def _rows_and_distances(
+        self, X: Any, unknowns: list, centres: np.ndarray | None = None
+    ) -> tuple[Any, np.ndarray]:
         matrix, _ = self._new_matrix(X, unknowns)
         rows = self._as_tiled(matrix).with_shift(self._shift)
         return rows, np.zeros(rows.n)

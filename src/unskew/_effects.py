@@ -17,37 +17,29 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from . import _balance, _kmeans, _terms
+from . import _kmeans, _terms
 from ._arrays import add_up
 from ._balance import Effects
 from ._kmeans import Clusters, Distance, cluster_sums
 from ._preprocessing import Design
 from ._progress import emit, nested_progress
 from ._solver import (
-    WEIGHT_STEPS,
-    History,
     Problem,
     SaveHook,
     Snapshot,
     Solution,
+    State,
     Watcher,
     alternate,
     best_of_restarts,
-    minimize_weights,
+    initial_state,
     nested,
-    pack_best,
     pack_solution,
+    state_of_centres,
+    uniform_weights,
     unpack_solution,
     watch_nothing,
 )
-
-# Number of rounds without a lower objective after which the best round is kept.
-MAX_WORSE_ROUNDS = 5
-
-
-# Maximum number of steps on the weights after the last round.
-LAST_STEPS = 100
-
 
 # A cluster and a category overlap if at least this number of rows, and this share of the category,
 # are in both.
@@ -92,13 +84,6 @@ def make_effects(design: Design, degree: Any) -> Effects:
     a = design.a
     mean = add_up(design.rows.map(lambda tile, a_: (blank.z(tile).T @ a_,), a))[0] / a.sum()
     return replace(blank, mean=mean)
-
-
-class EffectsFit(NamedTuple):
-    """Clusters and their distance (with its effects)."""
-
-    clusters: Clusters
-    distance: Distance
 
 
 def solve_jointly(
@@ -146,10 +131,11 @@ def ridge_penalty(ZZ: np.ndarray, ridge: float) -> float:
 
 
 def lloyd_with_effects(
-    rows: Any, fit: EffectsFit, w: np.ndarray, ridge: float, max_sweeps: int = 100
-) -> EffectsFit:
+    problem: Problem, state: State, ridge: float, max_sweeps: int = 100
+) -> tuple[Problem, Clusters]:
     """Alternate (C, B) and labels at fixed w until no label changes and the inertia converges."""
-    clusters, distance = fit
+    rows, distance, clusters, w = problem.rows, problem.distance, state.clusters, state.w
+    assert distance is not None
     before = np.inf
     for _ in range(max_sweeps):
         C, effects, empty = solve_jointly(rows, distance, w, clusters.labels, clusters.C, ridge)
@@ -163,7 +149,7 @@ def lloyd_with_effects(
         clusters, before = new, value
         if settled:
             break
-    return EffectsFit(clusters, distance)
+    return problem.with_effects(distance), clusters
 
 
 def regress_out(rows: Any, distance: Distance, a: np.ndarray, ridge: float) -> Distance:
@@ -174,105 +160,6 @@ def regress_out(rows: Any, distance: Distance, a: np.ndarray, ridge: float) -> D
         C, effects, _ = solve_jointly(rows, distance, a, labels, C, ridge)
         distance = replace(distance, effects=effects)
     return distance
-
-
-def alternate_with_effects(
-    problem: Problem,
-    fit: EffectsFit,
-    w: np.ndarray,
-    *,
-    weigh: bool,
-    ridge: float,
-    max_iter: int,
-    tol: float,
-    watch: Watcher = watch_nothing,
-    save: SaveHook | None = None,
-    resume: Snapshot | None = None,
-) -> tuple[Solution, EffectsFit, Problem]:
-    """Alternate clusters with effects to convergence at fixed weights with the weights (if
-    ``weigh``) at fixed clusters.
-
-    (C, B, labels) minimise the inertia, w the other terms. The inertia is deliberately not part of
-    the weight step: with it, rows far from their centre are down-weighted, which halves the
-    effective sample size of balanced data and costs 0.02 to 0.07 ARI on the tinted digits. Each
-    half step lowers its own terms; their sum J may increase temporarily, and the round with the
-    lowest J is kept. "converged": a round changes J by no more than tol of itself, or no round in
-    MAX_WORSE_ROUNDS has lowered it. ``resume`` replaces the initial clusters, B and w.
-    """
-    rows, history, before = problem.rows, History(), np.inf
-    status, first, best, worse = "max_iter", 1, (np.inf, fit, w), 0
-    if resume is not None:
-        facts, plain = resume.facts, fit.distance
-        history.rows, before, first = list(facts["history"]), facts["before"], facts["round"]
-        (fit, w), worse = unpack_fit(resume, "now", plain), facts["worse"]
-        best = (facts["lowest"], *unpack_fit(resume, "lowest", plain))
-
-    def snapshot() -> Snapshot:
-        arrays = {**pack_fit("now", fit, w), **pack_fit("lowest", *best[1:])}
-        facts = {"history": history.rows, "before": before, "round": round_ + 1, "worse": worse}
-        return Snapshot(arrays, {**facts, "lowest": best[0]})
-
-    round_ = first - 1
-    for round_ in range(first, max_iter + 1):
-        fit = lloyd_with_effects(rows, fit, w, ridge)
-        problem = with_effects(problem, fit.distance)
-        if weigh:
-            weights_only = problem._replace(inertia_rate=0.0)
-            w = minimize_weights(
-                weights_only, w, fit.clusters.e, n_steps=WEIGHT_STEPS, tol=0.1 * tol
-            ).w
-        terms = problem.terms(w, fit.clusters.e)
-        J = history.add(terms)
-        if not np.isfinite(J):
-            status = "non-finite"
-            break
-        if watch(round_, terms):
-            status = "stopped"
-            break
-        worse = worse + 1 if best[0] <= J else 0
-        best = (J, fit, w) if best[0] > J else best
-        if not weigh or abs(before - J) <= tol * abs(J) or worse == MAX_WORSE_ROUNDS:
-            status = "converged"
-            break
-        before = J
-        if save is not None and round_ < max_iter:
-            save(snapshot)
-    if weigh and status != "non-finite":
-        # Last weight step to convergence at fixed B: w is then the minimum that ``predict_weights``
-        # assumes, and labels, centres and weights are consistent.
-        _, fit, w = best
-        fit = lloyd_with_effects(rows, fit, w, ridge)
-        problem = with_effects(problem, fit.distance)
-        weights_only = problem._replace(inertia_rate=0.0)
-        w = minimize_weights(weights_only, w, fit.clusters.e, n_steps=LAST_STEPS, tol=0.1 * tol).w
-        fit = fit._replace(clusters=_kmeans.lloyd(rows, fit.distance, w, fit.clusters)[0])
-        history.add(problem.terms(w, fit.clusters.e))
-    arrays = history.arrays()
-    objective = float(arrays["objective"][-1])
-    return Solution(w, fit.clusters, objective, arrays, round_, status), fit, problem
-
-
-def pack_fit(name: str, fit: EffectsFit, w: np.ndarray) -> dict[str, np.ndarray]:
-    """Arrays for a checkpoint from which ``unpack_fit`` restores the fit and w."""
-    assert fit.distance.effects is not None
-    named = {**fit.clusters._asdict(), "B": fit.distance.effects.B, "w": w}
-    return {f"{name} {field}": values for field, values in named.items()}
-
-
-def unpack_fit(snapshot: Snapshot, name: str, plain: Distance) -> tuple[EffectsFit, np.ndarray]:
-    assert plain.effects is not None
-    clusters = Clusters(*(snapshot.arrays[f"{name} {field}"] for field in Clusters._fields))
-    effects = replace(plain.effects, B=snapshot.arrays[f"{name} B"])
-    return EffectsFit(clusters, replace(plain, effects=effects)), snapshot.arrays[f"{name} w"]
-
-
-def with_effects(problem: Problem, distance: Distance) -> Problem:
-    """The problem whose balance uses adjusted features."""
-    balance = problem.balance
-    if balance is not None:
-        pair_blocks = [replace(p, effects=distance.effects) for p in balance.pair_blocks]
-        balance = _balance.Balance(problem.rows, pair_blocks, form="primal")
-    return problem._replace(balance=balance, distance=distance)
 
 
 def confounded_sources(design: Design, labels: np.ndarray, suspects: np.ndarray) -> list[int]:
@@ -316,7 +203,7 @@ INIT_KINDS = ("raw", "regressed", "weights", WEIGHTS_ONLY)
 
 
 class EffectsCandidate(NamedTuple):
-    """One solution, its initialization, and the selection criteria.
+    """One solution (with its distance and effects), its initialization, and the selection criteria.
 
     explained   share of the variance of y between clusters, at the design weights
     association  square root of the weighted share of a suspect's variance between clusters, largest
@@ -327,7 +214,6 @@ class EffectsCandidate(NamedTuple):
 
     init: str
     solution: Solution
-    fit: EffectsFit
     problem: Problem
     explained: float
     association: float
@@ -338,7 +224,7 @@ class EffectsCandidate(NamedTuple):
         return {
             "restart": self.init,
             "objective": self.solution.objective,
-            "inertia": float(self.solution.w @ self.fit.clusters.e),
+            "inertia": float(self.solution.w @ self.solution.clusters.e),
             "explained": self.explained,
             "association": self.association,
             "effective_size": self.ess,
@@ -378,13 +264,14 @@ def score(
     if weights_only.association > CONFOUNDED:
         return candidates
     rows, a, v = weights_only.problem.rows, weights_only.problem.a, weights_only.solution.w
-    labels, K = weights_only.fit.clusters.labels, weights_only.fit.clusters.C.shape[0]
-    t = min(1.0, suspect_association(rows, weights_only.fit.distance, a, labels, K, source))
+    clusters = weights_only.solution.clusters
+    labels, K = clusters.labels, clusters.C.shape[0]
+    t = min(1.0, suspect_association(rows, weights_only.solution.distance, a, labels, K, source))
     s = t**2 / (t**2 + (1 - t) ** 2)
     r = (1 - s) / float(a.sum()) * a + s / float(v.sum()) * v
     out = []
     for c in candidates:
-        labels, C, distance = c.fit.clusters.labels, c.fit.clusters.C, c.fit.distance
+        labels, C, distance = c.solution.clusters.labels, c.solution.clusters.C, c.solution.distance
         for _ in range(1 if distance.missing_at is None else 5):
             C, effects, _ = solve_jointly(rows, distance, r, labels, C, ridge)
             distance = replace(distance, effects=effects)
@@ -401,7 +288,7 @@ def select(candidates: list[EffectsCandidate], weigh: bool) -> EffectsCandidate:
     criterion, see ``score``. (docs/results/README.md lists the alternatives that were tried.)
     """
     if not weigh:
-        return min(candidates, key=lambda c: float(c.solution.w @ c.fit.clusters.e))
+        return min(candidates, key=lambda c: float(c.solution.w @ c.solution.clusters.e))
     free = [c for c in candidates if c.association <= CONFOUNDED]
     if not free:
         return min(candidates, key=lambda c: c.association)
@@ -412,15 +299,15 @@ def select(candidates: list[EffectsCandidate], weigh: bool) -> EffectsCandidate:
     return max(near, key=lambda c: c.ess)
 
 
-def assess(
-    init: str, solution: Solution, fit: EffectsFit, problem: Problem, source: Any
-) -> EffectsCandidate:
-    rows, w, distance = problem.rows, solution.w, fit.distance
-    K = fit.clusters.C.shape[0]
-    explained = explained_share(rows, distance, problem.a, fit.clusters.labels, K)
-    association = suspect_association(rows, distance, w, fit.clusters.labels, K, source)
+def assess(init: str, solution: Solution, problem: Problem, source: Any) -> EffectsCandidate:
+    rows, w, distance, clusters = problem.rows, solution.w, solution.distance, solution.clusters
+    assert clusters is not None
+    assert distance is not None
+    K = clusters.C.shape[0]
+    explained = explained_share(rows, distance, problem.a, clusters.labels, K)
+    association = suspect_association(rows, distance, w, clusters.labels, K, source)
     ess = _terms.effective_share(w, problem.inverse_a, problem.design_sum)
-    return EffectsCandidate(init, solution, fit, problem, explained, association, ess)
+    return EffectsCandidate(init, solution, problem, explained, association, ess)
 
 
 def suspect_association(
@@ -486,8 +373,8 @@ def effect_sources(effects: Effects, column_map: Any) -> np.ndarray:
 
 def fit_candidates(
     problem: Problem,
-    design: Design,
-    effects: Effects,
+    small: Problem | None,
+    source: np.ndarray,
     init_on: Any,
     seeds: np.ndarray,
     *,
@@ -502,101 +389,130 @@ def fit_candidates(
     """Solve from three kinds of initializations and select a solution.
 
     "raw": k-means of x. "regressed": k-means after the suspects were regressed out. "weights": the
-    joint weights and clusters without effects (only with ``weigh``). ``init_on(distance, seed)``
-    returns initial clusters; of each kind the best over the seeds (all but the last, which is not
-    used here) is continued.
+    joint weights and clusters without effects (only with ``weigh``). ``init_on(problem, distance,
+    seed)`` returns initial clusters; of each kind the best over the seeds is continued. With
+    ``small``, the same problem on a subsample of the rows, all of this is done there, and the
+    selected solution is continued on all rows.
     """
-    rows, a = problem.rows, problem.a
-    source = effect_sources(effects, design.column_map)
-    plain = replace(design.distance, effects=effects)
-    uniform = a * (problem.weight_sum / problem.design_sum)
-    weights_only = _weights_only(problem, design) if weigh else None
-    how: Any = {"weigh": weigh, "ridge": ridge, "max_iter": max_iter, "tol": tol, "watch": watch}
-    kinds = INIT_KINDS[: 3 if weigh else 2]
-    candidates, first = (
-        ([], 0) if resume is None else unpack_candidates(resume, problem, weights_only, plain)
-    )
+    how: Any = {"weigh": weigh, "ridge": ridge, "max_iter": max_iter, "tol": tol}
+    if small is None:
+        every = _solve_kinds(problem, source, init_on, seeds, **how, watch=watch, save=save,
+            resume=resume)  # fmt: skip
+        chosen = select(every, weigh)
+        return chosen, [c.as_dict(c is chosen) for c in every]
+    with nested_progress():
+        every = _solve_kinds(small, source, init_on, seeds, **how)
+    first = select(every, weigh)
+    assert first.solution.clusters is not None
+    assert first.solution.distance is not None
+    assert first.solution.distance.effects is not None
+    step = None
+    if first.init == WEIGHTS_ONLY:
+        start = without_effects(problem)
+    else:
+        start = problem.with_effects_of(first.solution.distance.effects.B)
+        step = partial(lloyd_with_effects, ridge=ridge)
+    state = None
+    if resume is None:
+        state = state_of_centres(start, first.solution.clusters.C)
+    solution = alternate(start, state, cluster_step=step, weigh=weigh, max_iter=max_iter, tol=tol,
+        watch=watch, save=save, resume=resume)  # fmt: skip
+    chosen = _finished(first.init, solution, problem, source)
+    chosen = chosen._replace(score=first.score)
+    return chosen, [c.as_dict(c is first) for c in every]
 
-    def by_kmeans(distance: Distance, seed: int, save: SaveHook | None, resume: Any) -> Solution:
-        found, _ = _kmeans.lloyd(rows, distance, a, init_on(distance, seed))
+
+def without_effects(problem: Problem) -> Problem:
+    assert problem.distance is not None
+    return problem._replace(distance=replace(problem.distance, effects=None))
+
+
+def _finished(
+    name: str, solution: Solution, problem: Problem, source: np.ndarray
+) -> EffectsCandidate:
+    """The candidate of a solution; that of the weights alone has the effects B = 0."""
+    if name == WEIGHTS_ONLY:
+        solution = solution._replace(distance=problem.distance)
+        return assess(name, solution, problem, source)
+    return assess(name, solution, problem.with_effects(solution.distance), source)
+
+
+def _solve_kinds(
+    problem: Problem, source: np.ndarray, init_on: Any, seeds: np.ndarray, *, weigh: bool,
+    ridge: float, max_iter: int, tol: float, watch: Watcher = watch_nothing,
+    save: SaveHook | None = None, resume: Snapshot | None = None,
+) -> list[EffectsCandidate]:  # fmt: skip
+    """A solution from each kind of initialization, with scores."""
+    rows, a, plain = problem.rows, problem.a, problem.distance
+    assert plain is not None
+    weights_only = without_effects(problem)
+    kinds = INIT_KINDS[: 3 if weigh else 2]
+    candidates, first = ([], 0) if resume is None else unpack_candidates(resume, problem, source)
+    uniform = uniform_weights(problem)
+
+    def by_kmeans(seed: int, save: Any, resume: Any, distance: Distance) -> Solution:
+        found, _ = _kmeans.lloyd(rows, distance, a, init_on(problem, distance, seed))
         return Solution(uniform, found, float(a @ found.e), {}, 0, "")
 
-    def by_weights(distance: Distance, seed: int, save: SaveHook | None, resume: Any) -> Solution:
-        start = init_on(design.distance, seed) if resume is None else None
-        assert weights_only is not None
-        return alternate(weights_only, start, max_iter=max_iter, tol=tol, save=save, resume=resume)
+    def by_weights(seed: int, save: Any, resume: Any, distance: Distance) -> Solution:
+        state = None
+        if resume is None:
+            state = initial_state(weights_only, init_on(problem, weights_only.distance, seed))
+        how: Any = {"max_iter": max_iter, "tol": tol, "save": save, "resume": resume}
+        return alternate(weights_only, state, **how)
 
     emit("initialization", first, len(kinds))
     for kind in range(first, len(kinds)):
         name, distance, inside, resume = kinds[kind], plain, resume, None
+        state, start = None, problem
         if inside is None or inside.facts["phase"] == "starts":
             if name == "regressed":
                 distance = regress_out(rows, plain, a, ridge)
             with nested_progress():
                 best = best_of_restarts(
-                    partial(by_weights if name == "weights" else by_kmeans, distance),
-                    seeds,
+                    partial(by_weights if name == "weights" else by_kmeans, distance=distance),
+                    weights_only,
+                    list(seeds),
                     save=nested(save, partial(pack_candidates, candidates, kind, "starts")),
                     resume=inside,
                 )
-            inside, fit, w = None, EffectsFit(best.clusters, distance), best.w
+            assert best.clusters is not None
+            inside, start = None, problem.with_effects(distance)
+            state = replace(initial_state(start, best.clusters), w=best.w)
             if name == "weights":
-                candidates.append(assess(WEIGHTS_ONLY, best, fit, weights_only, source))
-        else:
-            fit, w = unpack_fit(inside, "now", plain)
-        hook = nested(save, partial(pack_candidates, candidates, kind, "descent", seeds))
+                candidates.append(_finished(WEIGHTS_ONLY, best, problem, source))
+                if state.dual is not None and best.dual is not None:
+                    state = replace(state, dual=best.dual)
+        hook = nested(save, partial(pack_candidates, candidates, kind, "descent"))
         with nested_progress():
-            solution, fit, ended = alternate_with_effects(
-                problem, fit, w, **how, save=hook, resume=inside
-            )
+            solution = alternate(
+                start, state, cluster_step=partial(lloyd_with_effects, ridge=ridge), weigh=weigh,
+                max_iter=max_iter, tol=tol, watch=watch, save=hook, resume=inside,
+            )  # fmt: skip
         status = f"from {name}, {solution.status}"
         emit("initialization", kind + 1, len(kinds), status=status, objective=solution.objective)
-        candidates.append(assess(name, solution, fit, ended, source))
-        if save is not None and kind + 1 < len(kinds):
-            after = partial(pack_best, None, seeds, 0, False)
-            nested(save, partial(pack_candidates, candidates, kind + 1, "starts"))(after)
+        candidates.append(_finished(name, solution, problem, source))
     candidates.sort(key=lambda candidate: INIT_KINDS.index(candidate.init))
-    candidates = score(candidates, source, ridge) if weigh else candidates
-    chosen = select(candidates, weigh)
-    return chosen, [c.as_dict(c is chosen) for c in candidates]
+    return score(candidates, source, ridge) if weigh else candidates
 
 
-def pack_candidates(
-    candidates: list[EffectsCandidate], kind: int, phase: str, seeds: Any = None
-) -> Snapshot:
+def pack_candidates(candidates: list[EffectsCandidate], kind: int, phase: str) -> Snapshot:
     """Pack the solutions so far and the current kind of initialization."""
     arrays: dict[str, Any] = {}
-    facts: dict[str, Any] = {"kind": kind, "phase": phase, "candidates": []}
-    if seeds is not None:
-        facts["seeds"] = seeds.tolist()
+    names = [candidate.init for candidate in candidates]
+    facts: dict[str, Any] = {"kind": kind, "phase": phase, "candidates": names}
     for number, candidate in enumerate(candidates):
         packed = pack_solution(f"candidate {number}", candidate.solution)
-        arrays |= {**packed.arrays, f"candidate {number} B": candidate.fit.distance.effects.B}
-        facts |= packed.facts
-        fields = ("init", "explained", "association", "ess")
-        facts["candidates"].append({field: getattr(candidate, field) for field in fields})
+        arrays, facts = arrays | packed.arrays, facts | packed.facts
     return Snapshot(arrays, facts)
 
 
 def unpack_candidates(
-    snapshot: Snapshot, problem: Problem, weights_only: Problem | None, plain: Distance
+    snapshot: Snapshot, problem: Problem, source: np.ndarray
 ) -> tuple[list[EffectsCandidate], int]:
     candidates = []
-    for number, fields in enumerate(snapshot.facts["candidates"]):
-        solution = Solution(**unpack_solution(snapshot, f"candidate {number}"))
-        fit, _ = unpack_fit(snapshot, f"candidate {number}", plain)
-        own = (
-            weights_only if fields["init"] == WEIGHTS_ONLY else with_effects(problem, fit.distance)
-        )
-        candidates.append(EffectsCandidate(**fields, solution=solution, fit=fit, problem=own))
+    for number, name in enumerate(snapshot.facts["candidates"]):
+        own = without_effects(problem) if name == WEIGHTS_ONLY else problem
+        solution = unpack_solution(snapshot, f"candidate {number}", own)
+        candidates.append(_finished(name, solution, problem, source))
     return candidates, snapshot.facts["kind"]
-
-
-def _weights_only(problem: Problem, design: Design) -> Problem:
-    """The problem without effects: both directions of the balance, unadjusted features."""
-    balance = _balance.Balance(problem.rows, design.pair_blocks)
-    B0, before = balance.value(problem.a), problem.balance
-    rate = 0.0
-    if before is not None and problem.balance_rate and B0 > 0:
-        rate = problem.balance_rate * before.value(problem.a) / B0
-    return problem._replace(balance=balance, balance_rate=rate, distance=design.distance)

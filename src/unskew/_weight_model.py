@@ -23,7 +23,9 @@ import scipy.sparse as sp
 from . import _balance
 from ._buffers import LARGE_N
 from ._preprocessing import indicators
-from ._solver import Problem
+from ._solver import DualState, DualWeights, Problem
+from ._solver.cells import CellCoding, cells_of
+from ._solver.dual import WeightPass, row_weights
 
 # Rows with less than this share of the mean weight are at the zero bound, where the condition is
 # one-sided.
@@ -64,6 +66,49 @@ class WeightModel:
                 piece.coefs
             )
         return reduced_gradient
+
+
+@dataclass(frozen=True)
+class DualWeightModel:
+    """Weights of named suspects: the solution of the dual problem as a function of the row.
+
+    coding   contrast and constraints of a cell
+    centres  at which e is computed
+    T, factor   indicators of the cells of the fit, and what rescales their weights to exact totals
+    """
+
+    pairs: _balance.Pairs
+    coding: CellCoding
+    Z: np.ndarray
+    mu: np.ndarray
+    sigma: float
+    rho: float
+    centres: np.ndarray | None
+    T: np.ndarray
+    factor: np.ndarray
+
+    r2 = 1.0  # it is the function that the fit computed
+
+    @classmethod
+    def of(cls, dual: DualWeights, state: DualState, C: np.ndarray | None) -> DualWeightModel:
+        own = (dual.pairs, dual.coding, state.Z, state.mu, state.sigma, dual.rho, C)
+        return cls(*own, dual.T, state.factor)
+
+    def predict(self, rows: Any, e: np.ndarray) -> np.ndarray:
+        """u for each row; a combination of values that the fit did not have has factor 1."""
+        cell, T = cells_of(rows, self.coding.treatments)
+        seen = {row.tobytes(): factor for row, factor in zip(self.T > 0.5, self.factor)}
+        factor = np.array([seen.get(row.tobytes(), 1.0) for row in T > 0.5])
+        G = self.coding.G(T)[:, : self.Z.shape[0]]
+        theta = np.column_stack([G @ self.Z, self.coding.A(T) @ self.mu])
+        theta *= np.append(self.pairs.scale, 1.0)
+        how = WeightPass(theta, self.rho, self.sigma, False)
+
+        def of_tile(tile: Any, e_: np.ndarray, cell_: np.ndarray, how: WeightPass) -> np.ndarray:
+            return row_weights(self.pairs.features_of(tile), e_, cell_, how)
+
+        dense = not rows.sparse or self.pairs.effects is not None
+        return factor[cell] * rows.gather(of_tile, e, cell, coefs=how, dense=dense)
 
 
 def _design(rows: Any, own: _balance.Treatments | None, reduced_gradient: np.ndarray) -> Any:

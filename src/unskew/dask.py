@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -294,7 +293,11 @@ class DistributedMatrix(TiledMatrix):
         few.n = few.bounds[-1][1]
         return few
 
-    def tile(self, number: int, dense: bool = True) -> Any:
+    def select(self, which: np.ndarray) -> TiledMatrix:
+        """The rows ``which`` in the driver's memory."""
+        return TiledMatrix(self.take(which))
+
+    def tile(self, number: int, dense: bool = True, out: Callable = np.empty) -> Any:
         start, stop = self.source_bounds[number]
         return self.take(np.arange(start, stop))
 
@@ -349,11 +352,6 @@ class DistributedMatrix(TiledMatrix):
     def run(self, function: Callable, items: Iterable) -> Iterator[Any]:
         """Run on the driver: operations on parts of d x t matrices."""
         yield from map(function, items)
-
-    @contextmanager
-    def threads(self) -> Iterator[TiledMatrix]:
-        with one_blas_thread():
-            yield self
 
 
 class FrameReader:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,19 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _effects, _kmeans, _solver
-from ._base import BaseDecorrelator, rollback_on_error
+from ._base import BaseDecorrelator, FitProblem, rollback_on_error
 from ._compat import FIT_STACKLEVEL, with_callbacks
+from ._data.sampling import draw_rows
 from ._kmeans import Clusters, Distance, check_init, init_clusters
 from ._preprocessing import Design
 from ._progress import verbose_logging
-from ._solver import open_checkpoint
+from ._solver import Snapshot, nested, open_checkpoint
 from ._summaries import describe_clusters, describe_effects, summarise_clusters
 from ._validation import check_number, check_option, check_weights
+
+# Restarts are compared on a subsample of at least this many rows, and rows per cluster, where there
+# are twice as many.
+SCREENING_ROWS, SCREENING_ROWS_PER_CLUSTER = 8192, 200
 
 
 class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseDecorrelator):
@@ -247,7 +253,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         tol=1e-4,
         min_effective_sample_size=None,
         margins=None,
-        margin_strength=100.0,
+        margin_strength=None,
         encoder=None,
         n_bins=5,
         n_threads=None,
@@ -362,35 +368,48 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 context.call_on_fit_task_begin(estimator=self, X=X)
             with rows.executor:
                 self.__dict__.pop("restarts_", None)  # of an earlier fit
+                checkpoint, before, seeds = open_checkpoint(self, design, seeds)
+                save = None
+                if checkpoint is not None:
+                    own = Snapshot({}, {"seeds": seeds.tolist()})
+                    save = nested(checkpoint.save_if_due, lambda: own)
                 if self.adjust == "weights":
-                    checkpoint, *kept = open_checkpoint(self, design, seeds)
-                    fit_problem, best = self._fit_weights(design, init, context, checkpoint, *kept)
+                    fit_problem, best = self._fit_weights(
+                        design, init, seeds, context, save, before
+                    )
                     self._store(fit_problem, best)
                     self._store_clusters(design, best)
-                    if checkpoint is not None:
-                        checkpoint.remove()
                 else:
-                    self._fit_effects(design, init, seeds, context)
+                    self._fit_effects(design, init, seeds, context, save, before)
+                if checkpoint is not None:
+                    checkpoint.remove()
             if context is not None:
                 context.call_on_fit_task_end(estimator=self, X=X)
         return self
 
-    def _fit_weights(self, design: Design, init, context, checkpoint, before, seeds):
-        rows, a, K = design.rows, design.a, self._K
+    def _fit_weights(
+        self, design: Design, init: Any, seeds: np.ndarray, context: Any = None,
+        save: Any = None, resume: Any = None,
+    ) -> tuple[FitProblem, _solver.Solution]:  # fmt: skip
+        """The best solution of the restarts. Restarts of many rows are screened on a subsample, and
+        the best of them solved on all rows."""
         fit_problem = self._make_problem(design, design.distance)
+        problem = fit_problem.problem
         solve = _solver.solve_paper if self.solver == "paper" else _solver.alternate
 
-        def solve_from(seed: int, save: Any, resume: Any) -> _solver.Solution:
+        def start_on(problem: _solver.Problem, seed: Any) -> Any:
+            rng = np.random.RandomState(seed)
+            clusters = init_clusters(problem.rows, problem.distance, problem.a, self._K, init, rng)
+            return clusters if self.solver == "paper" else _solver.initial_state(problem, clusters)
+
+        def solve_from(start: Any, save: Any, resume: Any) -> _solver.Solution:
             sub = None
             if context is not None:
                 sub = context.subcontext(task_name="restart", max_subtasks=self.max_iter)
                 sub.call_on_fit_task_begin(estimator=self)
-            random = np.random.RandomState(seed)
             found = solve(
-                fit_problem.problem,
-                None
-                if resume is not None
-                else init_clusters(rows, design.distance, a, K, init, random),
+                problem,
+                None if resume is not None else start(),
                 max_iter=self.max_iter,
                 tol=self.tol,
                 watch=self._watcher(sub),
@@ -401,61 +420,71 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 sub.call_on_fit_task_end(estimator=self)
             return found
 
-        save = None if checkpoint is None else checkpoint.save_if_due
-        best = _solver.best_of_restarts(solve_from, seeds, save, before)
-        return fit_problem, best
+        starts = [partial(start_on, problem, seed) for seed in seeds[:-1]]
+        few = self._screening_rows(design, seeds)
+        if few is not None:
+            small = self._make_problem(few, few.distance).problem
+            centres = _solver.screen(
+                [partial(start_on, small, seed) for seed in seeds[:-1]],
+                lambda start: _solver.alternate(small, start(), max_iter=self.max_iter, tol=1e-3),
+            )
+            starts = [partial(_solver.state_of_centres, problem, C) for C in centres]
+        return fit_problem, _solver.best_of_restarts(solve_from, problem, starts, save, resume)
 
-    def _fit_effects(self, design: Design, init: Any, seeds: np.ndarray, context: Any) -> None:
+    def _screening_rows(self, design: Design, seeds: np.ndarray) -> Design | None:
+        """The subsample on which restarts are compared; None where all rows are used."""
+        size = max(SCREENING_ROWS, SCREENING_ROWS_PER_CLUSTER * self._K)
+        if self.solver == "paper" or seeds.size <= 2 or design.rows.n < 2 * size:
+            return None
+        which = draw_rows(design.a, size, seeds[-1])
+        return design._replace(rows=design.rows.select(which), a=design.a[which])
+
+    def _fit_effects(
+        self, design: Design, init: Any, seeds: np.ndarray, context: Any = None,
+        save: Any = None, resume: Any = None,
+    ) -> None:  # fmt: skip
         if design.rows.sparse:
             raise ValueError(
                 f"adjust={self.adjust!r} makes rows dense, and X is sparse; pass a dense array or "
                 "use adjust='weights'"
             )
-        checkpoint, before, seeds = open_checkpoint(self, design, seeds)
-        # Only adjusted features against suspects: the other direction would include the effects
-        # that were removed.
-        forward = [p for p in design.pair_blocks if not np.isin(p.features, design.suspects).any()]
-        narrow = design._replace(pair_blocks=forward)
-        fit_problem = self._make_problem(narrow, design.distance)
         effects = _effects.make_effects(design, self.effect_degree)
+        fit_problem = self._make_problem(design, replace(design.distance, effects=effects))
+        few = self._screening_rows(design, seeds)
+        small = None
+        if few is not None:
+            small = self._make_problem(few, replace(few.distance, effects=effects)).problem
 
-        def init_on(distance: Distance, seed: int) -> Clusters:
+        def init_on(problem: _solver.Problem, distance: Distance, seed: int) -> Clusters:
             generator = np.random.RandomState(seed)
-            return init_clusters(design.rows, distance, design.a, self._K, init, generator)
+            return init_clusters(problem.rows, distance, problem.a, self._K, init, generator)
 
         sub = None
         if context is not None:
             sub = context.subcontext(task_name="candidates", max_subtasks=3 * self.max_iter)
             sub.call_on_fit_task_begin(estimator=self)
+        source = _effects.effect_sources(effects, design.column_map)
         chosen, self.restarts_ = _effects.fit_candidates(
             fit_problem.problem,
-            design,
-            effects,
+            small,
+            source,
             init_on,
-            seeds,
-            weigh=self.adjust == "both",
+            seeds[:-1],
+            weigh=self.adjust == "both" and fit_problem.problem.dual is not None,
             ridge=float(self.effect_ridge),
             max_iter=self.max_iter,
             tol=self.tol,
             watch=self._watcher(sub),
-            save=None if checkpoint is None else checkpoint.save_if_due,
-            resume=before,
+            save=save,
+            resume=resume,
         )
         if sub is not None:
             sub.call_on_fit_task_end(estimator=self)
-        ended = fit_problem._replace(problem=chosen.problem)
-        if chosen.init != _effects.WEIGHTS_ONLY:
-            # The inertia did not enter the weights, so it does not enter predict_weights either.
-            ended = fit_problem._replace(problem=chosen.problem._replace(inertia_rate=0.0))
-        elif chosen.problem.balance is not None:
-            ended = ended._replace(B0=chosen.problem.balance.value(design.a))
-        self._store(ended, chosen.solution)
-        self._store_clusters(design._replace(distance=chosen.fit.distance), chosen.solution)
-        if checkpoint is not None:
-            checkpoint.remove()
+        self._store(fit_problem._replace(problem=chosen.problem), chosen.solution)
+        self._store_clusters(design._replace(distance=chosen.solution.distance), chosen.solution)
         names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
         for source in _effects.confounded_sources(
-            design, chosen.fit.clusters.labels, self.suspects_
+            design, chosen.solution.clusters.labels, self.suspects_
         ):
             warnings.warn(
                 f"Suspect {names[source]!r} is confounded with the clusters: some of its values "
@@ -550,8 +579,13 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             shift = np.append(shift, np.zeros(len(unknown), dtype=shift.dtype))
         return rows.with_shift(shift), distance, centres
 
-    def _rows_and_distances(self, X: Any, unknowns: list) -> tuple[Any, np.ndarray]:
+    def _rows_and_distances(
+        self, X: Any, unknowns: list, centres: np.ndarray | None = None
+    ) -> tuple[Any, np.ndarray]:
+        """Rows, and their squared distances to the nearest of ``centres`` (None: of the fit)."""
         rows, distance, C = self._new_rows(X, unknowns)
+        if centres is not None:
+            C = C + (centres - self._centres)  # sparse rows have centres that are not shifted
         with rows.executor:
             return rows, _kmeans.label(rows, distance, C[self._chosen]).e
 

@@ -107,7 +107,7 @@ class DecorrelationWeights(BaseDecorrelator):
         solver="descent",
         min_effective_sample_size=None,
         margins=None,
-        margin_strength=100.0,
+        margin_strength=None,
         encoder=None,
         n_bins=5,
         max_iter=200,

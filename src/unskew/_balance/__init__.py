@@ -18,7 +18,7 @@ from .binary import BinaryPrimalBalance
 from .gram import GramBalance
 from .loss import Balance, Term, contrast, make_balance
 from .primal import PrimalBalance, SparsePrimalBalance, sums_of
-from .treatments import LARGEST_MATRIX, Effects, Pairs, Treatments, group_rates
+from .treatments import LARGEST_MATRIX, Effects, Pairs, Treatments, concat_treatments, group_rates
 
 __all__ = [
     "LARGEST_MATRIX",
@@ -31,6 +31,7 @@ __all__ = [
     "SparsePrimalBalance",
     "Term",
     "Treatments",
+    "concat_treatments",
     "contrast",
     "group_rates",
     "make_balance",

@@ -101,6 +101,25 @@ class Treatments:
         return SparseIndicators(base, sp.csr_array(triplets, shape=shape))
 
 
+def concat_treatments(parts: list[Treatments | None]) -> Treatments | None:
+    """Concatenate lists of treatments."""
+    given = [part for part in parts if part is not None and len(part)]
+    if not given:
+        return None
+    missing_indicator = [
+        np.full(len(p), -1) if p.missing_indicator is None else p.missing_indicator for p in given
+    ]
+    return Treatments(
+        np.concatenate([p.column for p in given]),
+        np.concatenate([p.above for p in given]),
+        np.concatenate([p.upto for p in given]),
+        False,
+        np.concatenate(missing_indicator)
+        if any(p.missing_indicator is not None for p in given)
+        else None,
+    )
+
+
 class SparseIndicators(NamedTuple):
     """T = 1 base' + correction, for CSR tiles: its products with dense matrices."""
 

@@ -26,6 +26,14 @@ MAX_ROWS, MAX_ENTRIES, MIN_ROWS = 100_000, 2**25, 10_000
 ROW_ATTRIBUTES = ("labels_", "weights_", "combined_weights_", "confidence_")
 
 
+def draw_rows(a: np.ndarray, size: int, seed: Any) -> np.ndarray:
+    """Positions of ``size`` rows of positive weight (all where there are fewer), increasing."""
+    present = np.flatnonzero(a > 0)
+    if present.size <= size:
+        return present
+    return present[np.sort(np.random.default_rng(seed).choice(present.size, size, replace=False))]
+
+
 class RowSample(NamedTuple):
     """Rows in memory, their design weights, and their positions among ``n`` rows (None: all)."""
 
@@ -46,10 +54,7 @@ def sample_rows(X: Any, sample_weight: Any, seed: Any) -> RowSample:
     a = check_weights(sample_weight, n)
     chosen = None
     if n > most:
-        present = np.flatnonzero(a > 0)
-        rng = np.random.default_rng(seed)
-        size = min(most, present.size)
-        chosen = present[np.sort(rng.choice(present.size, size, replace=False))]
+        chosen = draw_rows(a, most, seed)
         a = np.ascontiguousarray(a[chosen])
     if source is not None:
         X = _read_rows(source, chosen)

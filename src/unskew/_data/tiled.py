@@ -113,6 +113,19 @@ class TiledMatrix:
         few.n, few.groups = few.bounds[-1][1], group_sizes(few.bounds)
         return few
 
+    def select(self, which: np.ndarray) -> TiledMatrix:
+        """The rows ``which`` (increasing) in memory; rows of a file are read in one pass."""
+        if self.in_memory:
+            return TiledMatrix(self.X[which], shift=self.shift, executor=self.executor)
+        out, at = np.empty((which.size, self.d), dtype=self.dtype), 0
+        ends = np.searchsorted(which, [start for start, _ in self.bounds] + [self.n])
+        own = [which[i:j] - start for (start, _), i, j in zip(self.bounds, ends, ends[1:])]
+        needed = [number for number, rows in enumerate(own) if rows.size]
+        for number, tile in zip(needed, self.run(lambda i: self.tile(i)[own[i]], needed)):
+            out[at : at + own[number].size] = tile
+            at += own[number].size
+        return TiledMatrix(out, executor=self.executor)  # tiles are shifted already
+
     def tile(self, number: int, dense: bool = True, out: Callable = np.empty) -> Any:
         """Rows of one tile in the dtype of the arithmetic; CSR stays CSR unless ``dense``.
 

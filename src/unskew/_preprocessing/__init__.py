@@ -6,7 +6,7 @@ processes known population shares.
 """
 
 from .design import Design, design_for, indicators, make_design, make_distance, scaled_distance
-from .margins import KnownShares, concat_treatments, make_margins, read_margins
+from .margins import KnownShares, make_margins, read_margins
 from .stats import ColumnMap, ColumnStats, column_stats
 from .table_encoder import EncodedTable, TableEncoder
 
@@ -18,7 +18,6 @@ __all__ = [
     "KnownShares",
     "TableEncoder",
     "column_stats",
-    "concat_treatments",
     "design_for",
     "indicators",
     "make_design",

@@ -22,14 +22,24 @@ QUANTILE_BATCH_BYTES = 2**27
 
 
 def make_treatments(
-    rows: TiledMatrix, a: np.ndarray, columns: ColumnStats, column_map: ColumnMap, n_bins: int
+    rows: TiledMatrix,
+    a: np.ndarray,
+    columns: ColumnStats,
+    column_map: ColumnMap,
+    n_bins: int,
+    which: np.ndarray | None = None,
 ) -> Treatments:
-    """One indicator for a two-valued column (the larger value is treated), one per level of an
-    ordered one, one per weighted quantile bin for any other, none for a constant one. Missing
-    values have no treatment. Bounds are in the (shifted) values of ``rows``."""
+    """Treatments of the columns ``which`` (None: of all).
+
+    One indicator for a two-valued column (the larger value is treated), one per level of an ordered
+    one, one per weighted quantile bin for any other, none for a constant one. Missing values have
+    no treatment. Bounds are in the (shifted) values of ``rows``.
+    """
     shift = np.zeros(rows.d) if rows.shift is None else rows.shift.astype(np.float64)
     column, above, upto = [], [], []
     varies = columns.high > columns.low
+    if which is not None:
+        varies &= np.isin(np.arange(rows.d), which)
     plain = columns.two_valued & (column_map.missing_indicator < 0)
     binned = [k for k in np.flatnonzero(varies & ~plain) if column_map.levels[k] is None]
     whole = whole_columns(rows, a, np.array(binned, dtype=np.intp), column_map)
@@ -137,7 +147,10 @@ def make_pairs(
     scale: np.ndarray,
     shift: np.ndarray | None,
 ) -> list[Pairs]:
-    """The blocks of D: all pairs of different sources, or those with exactly one suspect."""
+    """The blocks of D: all pairs of different sources, or the other columns given the suspects.
+
+    The opposite direction (suspects given the other columns) adds nothing that was measurable: the
+    shares of the suspects are fixed, so both vanish together."""
     range_ = np.where(columns.two_valued, columns.high - columns.low, np.nan)
     centre = columns.mean if shift is None else columns.mean - shift
     if suspects is None:
@@ -148,15 +161,11 @@ def make_pairs(
     is_suspect = np.zeros(columns.low.size, dtype=bool)
     is_suspect[suspects] = True
     nothing = (np.zeros(0, np.intp), np.zeros(0, np.intp))
-    pair_blocks = []
-    for features in (~is_suspect, is_suspect):
-        # Features of one group (suspects or others) against treatments of the other group.
-        of_others = np.flatnonzero(~features[treatments.column])
-        k = np.flatnonzero(features & ~column_map.is_indicator)
-        if k.size and of_others.size:
-            others = treatments.take(of_others)
-            pair_blocks.append(Pairs(k, others, nothing, scale[k], centre[k], range_[k]))
-    return pair_blocks
+    own = treatments.take(np.flatnonzero(is_suspect[treatments.column]))
+    k = np.flatnonzero(~is_suspect & ~column_map.is_indicator)
+    if k.size == 0 or len(own) == 0:
+        return []
+    return [Pairs(k, own, nothing, scale[k], centre[k], range_[k])]
 
 
 def same_source(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -231,7 +240,7 @@ def make_design(
     if isinstance(shift, str):
         shift = shift_for(columns, column_map, rows.sparse)
     rows = rows.with_shift(shift)
-    treatments = make_treatments(rows, a, columns, column_map, n_bins)
+    treatments = make_treatments(rows, a, columns, column_map, n_bins, suspects)
     if standardise:
         scale = np.divide(1.0, columns.sd, out=np.zeros(rows.d), where=columns.sd > 0)
     else:

@@ -129,22 +129,3 @@ def make_margins(rows: TiledMatrix, known: list[KnownShares]) -> Margins:
     variable = np.repeat(np.arange(len(known)), [len(each.treatments) for each in known])
     wanted = np.concatenate([each.wanted for each in known])
     return Margins(T, sp.hstack(there, format="csr"), variable, wanted)
-
-
-def concat_treatments(parts: list[Treatments | None]) -> Treatments | None:
-    """Concatenate lists of treatments."""
-    given = [part for part in parts if part is not None and len(part)]
-    if not given:
-        return None
-    missing_indicator = [
-        np.full(len(p), -1) if p.missing_indicator is None else p.missing_indicator for p in given
-    ]
-    return Treatments(
-        np.concatenate([p.column for p in given]),
-        np.concatenate([p.above for p in given]),
-        np.concatenate([p.upto for p in given]),
-        False,
-        np.concatenate(missing_indicator)
-        if any(p.missing_indicator is not None for p in given)
-        else None,
-    )

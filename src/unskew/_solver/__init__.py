@@ -7,7 +7,16 @@
 published procedure, step by step, with a mass term instead of a fixed sum.
 """
 
-from .alternate import alternate
+from .alternate import (
+    State,
+    alternate,
+    initial_state,
+    pack_solution,
+    restore,
+    solution_state,
+    state_of_centres,
+    unpack_solution,
+)
 from .checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -15,36 +24,40 @@ from .checkpoint import (
     Snapshot,
     nested,
     open_checkpoint,
-    pack_best,
-    pack_solution,
-    unpack_best,
-    unpack_solution,
 )
+from .dual import DualState, DualWeights, make_dual
 from .paper import solve_paper
 from .problem import History, Problem, Solution, Watcher, watch_nothing
-from .restarts import best_of_restarts
-from .weights import WEIGHT_STEPS, minimize_weights, solve_weights
+from .restarts import best_of_restarts, screen
+from .weights import minimize_weights, solve_weights, uniform_weights
 
 __all__ = [
-    "WEIGHT_STEPS",
     "Checkpoint",
     "CheckpointError",
+    "DualState",
+    "DualWeights",
     "History",
     "Problem",
     "SaveHook",
     "Snapshot",
     "Solution",
+    "State",
     "Watcher",
     "alternate",
     "best_of_restarts",
+    "initial_state",
+    "make_dual",
     "minimize_weights",
     "nested",
     "open_checkpoint",
-    "pack_best",
     "pack_solution",
+    "restore",
+    "screen",
+    "solution_state",
     "solve_paper",
     "solve_weights",
-    "unpack_best",
+    "state_of_centres",
+    "uniform_weights",
     "unpack_solution",
     "watch_nothing",
 ]

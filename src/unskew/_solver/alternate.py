@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -9,68 +11,187 @@ import numpy as np
 
 from .. import _kmeans
 from .._kmeans import Clusters
-from .checkpoint import Snapshot, nested
-from .problem import History, Problem, Solution, watch_nothing
-from .weights import WEIGHT_STEPS, _uniform, minimize_weights
+from .checkpoint import SaveHook, Snapshot, nested
+from .dual import DualState
+from .problem import History, Problem, Solution, Watcher, watch_nothing
+from .weights import WEIGHT_STEPS, minimize_weights, uniform_weights
+
+
+@dataclass(frozen=True)
+class State:
+    """State of the alternation: clusters, weights and, with named suspects, the dual variables.
+
+    With dual variables the weights are a function of the rows, of ``dual`` and of ``weight_C``, the
+    centres at which they were computed, so a checkpoint has no vector of length n.
+    """
+
+    clusters: Clusters
+    w: np.ndarray
+    dual: DualState | None = None
+    weight_C: np.ndarray | None = None
+
+    def pack(self) -> dict[str, np.ndarray]:
+        if self.dual is None or self.weight_C is None:
+            return {**self.clusters._asdict(), "w": self.w}
+        return {"C": self.clusters.C, "weight_C": self.weight_C, **self.dual.arrays()}
+
+
+def restore(problem: Problem, arrays: dict[str, np.ndarray]) -> State:
+    """The state whose arrays ``State.pack`` returned, to the bit."""
+    if "w" in arrays:
+        clusters = Clusters(*(arrays[name] for name in Clusters._fields))
+        return State(clusters, arrays["w"])
+    assert problem.dual is not None
+    rows, distance, dual = problem.rows, problem.distance, DualState.from_arrays(arrays)
+    clusters = _kmeans.label(rows, distance, arrays["C"])
+    same = np.array_equal(arrays["C"], arrays["weight_C"])
+    e = clusters.e if same else _kmeans.label(rows, distance, arrays["weight_C"]).e
+    return State(clusters, problem.dual.weights(dual, e), dual, arrays["weight_C"])
+
+
+def initial_state(problem: Problem, clusters: Clusters) -> State:
+    """Uniform weights."""
+    dual = None if problem.dual is None else problem.dual.start()
+    return State(clusters, uniform_weights(problem), dual)
+
+
+def state_of_centres(problem: Problem, C: np.ndarray) -> State:
+    """Uniform weights, and the nearest of the given centres."""
+    assert problem.distance is not None
+    return initial_state(problem, _kmeans.label(problem.rows, problem.distance, C))
+
+
+# The half step on the clusters at fixed weights: the problem (whose distance may change) and the
+# clusters.
+ClusterStep = Callable[[Problem, State], tuple[Problem, Clusters]]
+
+
+def kmeans_step(problem: Problem, state: State) -> tuple[Problem, Clusters]:
+    clusters, _ = _kmeans.lloyd(problem.rows, problem.distance, state.w, state.clusters)
+    return problem, clusters
 
 
 def alternate(
-    problem: Problem, start: Any, *, max_iter, tol, watch=watch_nothing, save=None, resume=None
+    problem: Problem,
+    state: State | None,
+    *,
+    max_iter: int,
+    tol: float,
+    cluster_step: ClusterStep | None = None,
+    weigh: bool = True,
+    watch: Watcher = watch_nothing,
+    save: SaveHook | None = None,
+    resume: Snapshot | None = None,
 ) -> Solution:
-    """Alternate k-means to convergence at fixed weights with weight steps at fixed clusters.
+    """Alternate clusters to convergence at fixed weights with weights at fixed clusters.
 
-    J never increases: a half step that does not lower it is rejected. The status is "converged"
-    when a whole round lowers J by no more than tol |J|. ``resume`` replaces ``start``.
+    J does not increase by more than the reported duality gap: a round that raises it (possible with
+    ``cluster_step`` that changes the columns to balance) is undone and ends the alternation. The
+    status is "converged" when a round lowers J by no more than tol |J|. ``resume`` replaces
+    ``state``.
     """
-    assert problem.distance is not None
-    rows, distance = problem.rows, problem.distance
+    cluster_step = cluster_step or kmeans_step
     history, before, status, first, inside = History(), np.inf, "max_iter", 1, None
     if resume is not None:
-        arrays, facts = resume
+        facts = resume.facts
         history.rows, before, first = list(facts["history"]), facts["before"], facts["round"]
-        clusters = Clusters(arrays["labels"], arrays["e"], arrays["C"])
         inside = resume if facts["inside"] else None
-        w = arrays["y"] if inside else arrays["w"]
-    else:
-        assert start is not None
-        w, clusters, start = _uniform(problem), start, None
+        if "B" in resume.arrays:
+            problem = problem.with_effects_of(resume.arrays["B"])
+        if inside is not None:
+            clusters = Clusters(*(resume.arrays[name] for name in Clusters._fields))
+            state = State(clusters, resume.arrays["y"])
+        else:
+            state = restore(problem, resume.arrays)
+    assert state is not None
 
-    def snapshot(inside: bool = True, **more: Any) -> Snapshot:
-        arrays = {"labels": clusters.labels, "e": clusters.e, "C": clusters.C}
+    def snapshot(inside: bool = True) -> Snapshot:
         facts = {"history": history.rows, "before": before, "inside": inside}
-        return Snapshot({**arrays, **more}, {**facts, "round": round_ + (not inside)})
+        arrays = state.clusters._asdict() if inside else state.pack()
+        return Snapshot(
+            {**arrays, **problem.effects_arrays()}, {**facts, "round": round_ + (not inside)}
+        )
 
+    kept = problem, state
     round_ = first - 1
     for round_ in range(first, max_iter + 1):
         if inside is None:
-            clusters, _ = _kmeans.lloyd(rows, distance, w, clusters)
-        # The old weights are passed without keeping a reference, so that they can be freed.
-        old, hook, small = [w], nested(save, snapshot), 0.1 * tol
-        del w
-        step = minimize_weights(
-            problem, old.pop(), clusters.e, WEIGHT_STEPS, tol=small, save=hook, resume=inside
-        )
-        w, J, inside, resume = step.w, step.objective, None, None
-        del step
-        terms = problem.split(w, clusters.e, J)
-        J = history.add(terms)
+            problem, clusters = cluster_step(problem, state)
+            state = replace(state, clusters=clusters)
+        e, extra = state.clusters.e, {}
+        if not weigh:
+            terms = problem.terms(state.w, e)
+        elif problem.dual is not None and state.dual is not None:
+            step = problem.dual.solve(state.dual, e, 0.1 * tol)
+            w = problem.dual.weights(step.state, e)
+            state = State(state.clusters, w, step.state, state.clusters.C)
+            terms = problem.terms(w, e, step.balance / (problem.balance_rate or 1.0))
+            extra = {"gap": step.gap, "dual": step.values[-1]}
+        else:
+            found = minimize_weights(
+                problem, state.w, e, WEIGHT_STEPS, tol=0.1 * tol,
+                save=nested(save, snapshot), resume=inside,
+            )  # fmt: skip
+            state = replace(state, w=found.w)
+            terms = problem.split(found.w, e, found.objective)
+        inside = resume = None
+        J = sum(terms.values())
+        if J > before and np.isfinite(before):
+            problem, state = kept
+            status = "converged"
+            break
+        history.add(terms, extra)
         if not np.isfinite(J):
             status = "non-finite"
             break
         if watch(round_, terms):
             status = "stopped"
             break
-        if before - J <= tol * abs(J):
+        if not weigh or before - J <= tol * abs(J):
             status = "converged"
             break
-        before = J
+        before, kept = J, (problem, state)
         if save is not None and round_ < max_iter:
-            save(partial(snapshot, inside=False, w=w))
-    # k-means once more at the last weights, so that labels, centres and weights are consistent.
-    clusters, _ = _kmeans.lloyd(rows, distance, w, clusters)
-    if status != "non-finite":
-        # This last k-means step is counted as part of the last iteration.
-        last = history.rows.pop()
-        history.add(problem.terms(w, clusters.e, last["balance"] / (problem.balance_rate or 1.0)))
+            save(partial(snapshot, inside=False))
+    # k-means once more at the last weights, so that centres are the weighted means.
+    if weigh:
+        clusters, _ = _kmeans.lloyd(problem.rows, problem.distance, state.w, state.clusters)
+        state = replace(state, clusters=clusters)
+        if status != "non-finite":
+            # This last k-means step is counted as part of the last iteration.
+            last = history.rows.pop()
+            balance = last["balance"] / (problem.balance_rate or 1.0)
+            extra = {name: last[name] for name in ("gap", "dual") if name in last}
+            history.add(problem.terms(state.w, state.clusters.e, balance), extra)
     arrays = history.arrays()
-    return Solution(w, clusters, float(arrays["objective"][-1]), arrays, round_, status)
+    return Solution(
+        state.w, state.clusters, float(arrays["objective"][-1]), arrays, round_, status,
+        state.dual, state.weight_C, problem.distance,
+    )  # fmt: skip
+
+
+def solution_state(solution: Solution) -> State:
+    assert solution.clusters is not None
+    return State(solution.clusters, solution.w, solution.dual, solution.weight_C)
+
+
+def pack_solution(name: str, solution: Solution) -> Snapshot:
+    """Pack a solution under a name; ``unpack_solution`` restores it."""
+    effects: Any = None if solution.distance is None else solution.distance.effects
+    arrays = solution_state(solution).pack() | ({} if effects is None else {"B": effects.B})
+    arrays |= {f"history {k}": v for k, v in solution.history.items()}
+    facts = {field: getattr(solution, field) for field in ("objective", "n_iter", "status")}
+    return Snapshot({f"{name} {k}": v for k, v in arrays.items()}, {name: facts})
+
+
+def unpack_solution(snapshot: Snapshot, name: str, problem: Problem) -> Solution:
+    before = f"{name} "
+    arrays = {k.removeprefix(before): v for k, v in snapshot.arrays.items() if k.startswith(before)}
+    history = {k.removeprefix("history "): v for k, v in arrays.items() if k.startswith("history ")}
+    if "B" in arrays:
+        problem = problem.with_effects_of(arrays["B"])
+    state, facts = restore(problem, arrays), snapshot.facts[name]
+    return Solution(
+        state.w, state.clusters, facts["objective"], history, facts["n_iter"], facts["status"],
+        state.dual, state.weight_C, problem.distance,
+    )  # fmt: skip

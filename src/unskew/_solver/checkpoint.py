@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._io import check_npz, check_output, one_line, write_atomic
-from .._kmeans import Clusters
 from .._progress import emit
 
 FORMAT = "unskew checkpoint 3"
@@ -206,31 +205,3 @@ def open_checkpoint(model: Any, design: Any, seeds: np.ndarray) -> tuple:
         )
     emit("message", status=f"continued from the checkpoint {model.checkpoint}")
     return checkpoint, before, kept
-
-
-def pack_solution(name: str, solution: Any) -> Snapshot:
-    """Pack a solution under a name; ``unpack_solution`` returns its fields."""
-    arrays = {f"{name} w": solution.w}
-    arrays |= {f"{name} {k}": v for k, v in solution.clusters._asdict().items()}
-    arrays |= {f"{name} history {k}": v for k, v in solution.history.items()}
-    facts = {field: getattr(solution, field) for field in ("objective", "n_iter", "status")}
-    return Snapshot(arrays, {name: facts})
-
-
-def unpack_solution(snapshot: Snapshot, name: str) -> dict[str, Any]:
-    arrays, facts = snapshot
-    before = f"{name} history "
-    history = {k.removeprefix(before): v for k, v in arrays.items() if k.startswith(before)}
-    clusters = Clusters(*(arrays[f"{name} {field}"] for field in Clusters._fields))
-    return {"w": arrays[f"{name} w"], "clusters": clusters, "history": history, **facts[name]}
-
-
-def pack_best(best: Any, seeds: np.ndarray, restart: int, begun: bool) -> Snapshot:
-    """Pack the number of the next or current restart and the best solution so far."""
-    arrays, facts = ({}, {"best": None}) if best is None else pack_solution("best", best)
-    return Snapshot(arrays, {"seeds": seeds.tolist(), "restart": restart, "begun": begun, **facts})
-
-
-def unpack_best(snapshot: Snapshot) -> dict[str, Any] | None:
-    """The fields of the best solution, None where no restart is done."""
-    return None if snapshot.facts["best"] is None else unpack_solution(snapshot, "best")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import _terms
+from .._balance import Balance
 from .._data.tiled import split_range
 from .._kmeans import Clusters, Distance
+from .dual import DualState, DualWeights
 
 TERMS = ("inertia", "balance", "spread", "margins", "mass")
 
@@ -22,10 +25,11 @@ class Problem(NamedTuple):
     a          design weights, inverse_a = 1/a (0 where a is 0), design_sum = sum(a)
     weight_sum sum(w), fixed in ``alternate``
     min_ess    lower bound on the effective share, or None
-    fixed_shares  n x q indicators (CSR) whose weighted shares ``alternate`` fixes at those of the
-               design weights, or None: the marginal distribution of the suspects. Without this
-               constraint the optimum puts all weight on one site, which is trivially balanced.
-    margins    known shares of categories, or None
+    dual       the weight problem of named suspects, or None. It fixes the shares of the suspects:
+               without this constraint the optimum puts all weight on one site, which is trivially
+               balanced.
+    margins    known shares of categories, or None; with ``dual`` they are constraints of it and
+               their rate is 0
     """
 
     rows: Any
@@ -41,9 +45,36 @@ class Problem(NamedTuple):
     mass_rate: float = 0.0
     constant: float = 0.0
     min_ess: float | None = None
-    fixed_shares: Any = None
+    dual: DualWeights | None = None
     margins: _terms.Margins | None = None
     margin_rate: float = 0.0
+
+    def with_effects(self, distance: Distance) -> Problem:
+        """The problem whose features are adjusted by the effects of ``distance``.
+
+        The inertia is not part of the weight step here: with it, rows far from their centre are
+        down-weighted, which halves the effective sample size of balanced data and costs 0.02 to
+        0.07 ARI on the tinted digits.
+        """
+        balance, dual = self.balance, self.dual
+        if balance is not None:
+            pairs = [replace(p, effects=distance.effects) for p in balance.pair_blocks]
+            balance = Balance(self.rows, pairs, form="primal")
+            if dual is not None:
+                dual = replace(dual, pairs=pairs[0], rho=0.0)
+        return self._replace(balance=balance, dual=dual, distance=distance)
+
+    def with_effects_of(self, B: np.ndarray) -> Problem:
+        """``with_effects`` of the current distance at other coefficients."""
+        assert self.distance is not None
+        assert self.distance.effects is not None
+        effects = replace(self.distance.effects, B=B)
+        return self.with_effects(replace(self.distance, effects=effects))
+
+    def effects_arrays(self) -> dict[str, np.ndarray]:
+        """Coefficients of the effects, for a checkpoint."""
+        effects = None if self.distance is None else self.distance.effects
+        return {} if effects is None else {"B": effects.B}
 
     def terms(self, w: np.ndarray, e: np.ndarray, balance: float | None = None) -> dict[str, float]:
         """The terms of J, which is their sum."""
@@ -89,12 +120,17 @@ class Problem(NamedTuple):
 
 
 class Solution(NamedTuple):
+    """Result of a solver. ``dual`` and ``weight_C``: see ``State``; ``distance``: with effects."""
+
     w: np.ndarray
     clusters: Clusters | None
     objective: float
     history: dict[str, np.ndarray]
     n_iter: int
     status: str
+    dual: DualState | None = None
+    weight_C: np.ndarray | None = None
+    distance: Distance | None = None
 
 
 class History:
@@ -103,13 +139,15 @@ class History:
     def __init__(self) -> None:
         self.rows: list[dict[str, float]] = []
 
-    def add(self, terms: dict[str, float]) -> float:
+    def add(self, terms: dict[str, float], extra: dict[str, float] | None = None) -> float:
+        """Add an iteration; ``extra`` numbers are recorded but not part of the objective."""
         objective = sum(terms.values())
-        self.rows.append({"objective": objective, **terms})
+        self.rows.append({"objective": objective, **terms, **(extra or {})})
         return objective
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {name: np.array([r[name] for r in self.rows]) for name in ("objective", *TERMS)}
+        names = self.rows[0] if self.rows else ("objective", *TERMS)
+        return {name: np.array([r[name] for r in self.rows]) for name in names}
 
 
 Watcher = Callable[[int, dict[str, float]], bool]

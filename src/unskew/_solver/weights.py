@@ -12,7 +12,7 @@ import numpy as np
 from .. import _terms
 from .._buffers import LARGE_N
 from .checkpoint import SaveHook, Snapshot, nested
-from .problem import History, Problem, Solution, chunk_slices, watch_nothing
+from .problem import TERMS, History, Problem, Solution, chunk_slices, watch_nothing
 
 # Quasi-Newton steps on the weights between two rounds of k-means, and stored pairs of L-BFGS.
 # 10 and 60 steps gave the same results on the simulated data; 20 was the fastest.
@@ -48,9 +48,8 @@ def minimize_weights(
 
     L-BFGS on y with w = weight_sum y^2 / ||y||^2, which satisfies the bounds and the sum. y has a
     factor sqrt(a), so inner products, and so all steps, are those of repeated rows. A trial is
-    projected by raking, w exp(T lambda) with the ``fixed_shares``, and onto the lower bound of the
-    effective share along w -> (1 - r) w_uniform + r w, the nearest point of its ball; the direction
-    and the stored pairs are tangent to the active constraints.
+    projected onto the lower bound of the effective share along w -> (1 - r) w_uniform + r w, the
+    nearest point of its ball; the direction and the stored pairs are tangent to an active bound.
     Stops when a step lowers J by less than tol |J|, or when no step lowers it. dJ/dy vanishes at
     y = 0, so zero weights with a negative reduced gradient are reactivated before convergence is
     declared.
@@ -69,7 +68,7 @@ def minimize_weights(
         g, at_bound = _project_gradient(problem, y, g)
     for done in range(first, n_steps):
         direction = _quasi_newton(g, memory, y)
-        if at_bound or problem.fixed_shares is not None:
+        if at_bound:
             direction = _project_gradient(problem, y, direction, at_bound)[0]
         slope = float(direction @ g)
         if not slope < 0:
@@ -125,7 +124,7 @@ def _weights(problem: Problem, y: np.ndarray) -> np.ndarray:
     return w
 
 
-def _uniform(problem: Problem) -> np.ndarray:
+def uniform_weights(problem: Problem) -> np.ndarray:
     """Uniform weights: all multipliers are equal."""
     a, rate = problem.a, problem.weight_sum / problem.design_sum
     return a * rate if a.strides != (0,) else np.broadcast_to(a[0] * rate, a.shape)
@@ -207,7 +206,7 @@ def _reactivate_zeros(problem: Problem, y: np.ndarray, e: np.ndarray, J: float):
     w = _weights(problem, y)
     reduced = problem.value_and_gradient(w, e)[1]
     reduced -= (reduced @ w) / problem.weight_sum
-    uniform = _uniform(problem)
+    uniform = uniform_weights(problem)
     zeroed = (w < 1e-3 * uniform) & (reduced < 0)
     gain = -float(reduced[zeroed] @ np.ascontiguousarray(uniform[zeroed]))
     del reduced
@@ -224,12 +223,7 @@ def _reactivate_zeros(problem: Problem, y: np.ndarray, e: np.ndarray, J: float):
 
 
 def _project(problem: Problem, y: np.ndarray) -> np.ndarray:
-    """Project a trial onto the feasible set: fixed shares first, then the lower bound.
-
-    Uniform weights have the fixed shares, so moving towards them preserves the shares.
-    """
-    if problem.fixed_shares is not None:
-        y = _rake_to_shares(problem, y)
+    """Project a trial onto the lower bound of the effective share."""
     if problem.min_ess is None:
         return y
     w = _weights(problem, y)
@@ -238,68 +232,24 @@ def _project(problem: Problem, y: np.ndarray) -> np.ndarray:
         return y
     # share = 1 / (1 + r^2 v) with v = sum(a (m - 1)^2) / N for m of mean 1.
     r = np.sqrt((1.0 / problem.min_ess - 1.0) / (1.0 / share - 1.0))
-    uniform = _uniform(problem)
+    uniform = uniform_weights(problem)
     # Slightly inside, so that rounding does not put the result below the lower bound.
     return np.sqrt(uniform + r * (1 - 1e-12) * (w - uniform)) * np.where(y < 0, -1.0, 1.0)
-
-
-def _rake_to_shares(problem: Problem, y: np.ndarray) -> np.ndarray:
-    """w exp(T lambda), the nearest weights in relative entropy with the fixed shares: Newton on
-    the convex dual, whose gradient is the error of the shares. nan where there are none (a group
-    has no weight), which the line search rejects."""
-    T = problem.fixed_shares
-    wanted = T.T @ problem.a / problem.design_sum
-    p = _weights(problem, y)
-    p /= problem.weight_sum
-    tilt = np.ones_like(y)
-    for _ in range(30):
-        error = T.T @ p - wanted
-        if np.abs(error).max() < 1e-13:
-            return y * np.sqrt(tilt, out=tilt)
-        shares = error + wanted
-        covariance = _gram(T, p) - np.outer(shares, shares)
-        move = T @ np.linalg.lstsq(covariance, error, rcond=1e-12)[0]
-        move -= move @ p
-        np.negative(np.clip(move, -2.0, 2.0, out=move), out=move)
-        factor = np.exp(move, out=move)
-        tilt *= factor
-        p *= factor
-        p /= p.sum()
-    return y * np.sqrt(tilt) if np.abs(error).max() < 1e-9 else np.full_like(y, np.nan)
-
-
-def _gram(T: Any, w: np.ndarray) -> np.ndarray:
-    """T' diag(w) T."""
-    if w.size < LARGE_N:
-        return (T.T @ (T * w[:, None])).toarray()
-    return sum((T[p].T @ (T[p] * w[p, None])).toarray() for p in chunk_slices(w.size))
 
 
 def _project_gradient(
     problem: Problem, y: np.ndarray, g: np.ndarray, at_bound: bool | None = None
 ) -> tuple[np.ndarray, bool]:
-    """g minus its components normal to the fixed shares and to an active lower bound.
+    """g minus its component normal to an active lower bound, the gradient of sum(w^2 / a).
 
     The lower bound is active if ``at_bound`` or, when that is None, if y is on it and a step along
-    -g would violate it. Normals are those of the shares, y (T_j - s_j / W), and of sum(w^2 / a).
+    -g would violate it.
     """
-    if problem.fixed_shares is None and problem.min_ess is None:
-        return g, False
-    w = _weights(problem, y)
-    if problem.fixed_shares is not None:
-        T = problem.fixed_shares
-        shares = T.T @ w / problem.weight_sum
-        gram = _gram(T, w) / problem.weight_sum - np.outer(shares, shares)
-        along = T.T @ (y * g) / float(y @ y) - shares * float(y @ g) / float(y @ y)
-        part = np.linalg.lstsq(gram, along, rcond=1e-12)[0]
-        g = g - y * (T @ part - shares @ part)
     if problem.min_ess is None:
         return g, False
+    w = _weights(problem, y)
     share = _terms.effective_share(w, problem.inverse_a, problem.design_sum)
     normal = _chain_to_y(y, w, 2.0 * w * problem.inverse_a, problem.weight_sum)
-    if problem.fixed_shares is not None:
-        part = np.linalg.lstsq(gram, T.T @ (y * normal) / float(y @ y), rcond=1e-12)[0]
-        normal = normal - y * (T @ part - shares @ part)
     outward, square = -float(g @ normal), float(normal @ normal)
     if at_bound is None:
         at_bound = share <= problem.min_ess * (1 + 1e-6) and outward > 0
@@ -313,7 +263,9 @@ def solve_weights(
 ) -> Solution:
     """Weights without clusters: one long weight step."""
     e = np.zeros(problem.rows.n)
-    w = _uniform(problem)
+    if problem.dual is not None:
+        return _solve_dual(problem, e, max_iter, tol, watch)
+    w = uniform_weights(problem)
     history = History()
     if resume is not None:
         history.rows = list(resume.facts["history"])
@@ -330,3 +282,25 @@ def solve_weights(
     early = "max_iter" if step.n_steps == max_iter else "stopped"
     status = "converged" if step.converged else early
     return Solution(step.w, None, step.objective, history.arrays(), step.n_steps, status)
+
+
+def _solve_dual(problem: Problem, e: np.ndarray, max_iter: int, tol: float, watch: Any) -> Solution:
+    """Weights of named suspects; an iteration is a Newton step. Too short to be saved."""
+    assert problem.dual is not None
+    history = History()
+    step = problem.dual.solve(problem.dual.start(), e, 0.1 * tol, max_iter)
+    w = problem.dual.weights(step.state, e)
+    done = step.gap <= 0.1 * tol * abs(step.inertia + step.balance + step.spread)
+    status = "converged" if done else "max_iter"
+    for terms, value in zip(step.terms[-max_iter:], step.values[-max_iter:]):
+        inertia, balance, spread = terms
+        named = dict.fromkeys(TERMS, 0.0)
+        named |= {"inertia": inertia, "balance": balance, "spread": spread + problem.constant}
+        J = history.add(named, {"gap": sum(terms) - value, "dual": value + problem.constant})
+        if watch(len(history.rows), named):
+            status = "stopped"
+            break
+    C = np.zeros((1, 0))
+    return Solution(
+        w, None, J, history.arrays(), len(history.rows), status, step.state, C
+    )  # fmt: skip

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import _kmeans, _solver, _terms
 from .._base import rollback_on_error, weight_model_of
 from .._compat import FIT_STACKLEVEL, with_callbacks
+from .._data.sampling import draw_rows
 from .._data.sources import Blocks
 from .._data.tiled import TiledMatrix
 from .._kmeans import check_init, init_clusters
@@ -180,7 +181,7 @@ class ConsensusDCKM(DCKM):
         tol=1e-3,
         min_effective_sample_size=None,
         margins=None,
-        margin_strength=100.0,
+        margin_strength=None,
         encoder=None,
         n_bins=5,
         n_jobs=None,
@@ -529,8 +530,8 @@ class ConsensusDCKM(DCKM):
     def _mean_weights(self, rows: Any, distance: Any) -> np.ndarray:
         total = np.zeros(rows.n)
         for run in self._runs:
-            e = _kmeans.label(rows, distance, run.centres[run.chosen]).e
-            total += run.factor * run.weight_model.predict(rows, e)
+            C = run.centres[run.chosen]
+            total += run.factor * predict_run(run.weight_model, rows, distance, C)
         return total / len(self._runs)
 
     def _weights_of_new(self, X: Any, unknowns: list) -> np.ndarray:
@@ -563,30 +564,29 @@ def one_run(inner: DCKM, design: Design, init: Any, seed: int, strength: Any, si
     n, whole = design.rows.n, design
     rows = design.rows
     if size < n:
-        present = np.flatnonzero(design.a > 0)
-        which = np.sort(rng.choice(present, size=min(size, present.size), replace=False))
-        design = design._replace(rows=_take_rows(rows, which), a=design.a[which])
+        which = draw_rows(design.a, size, rng.randint(2**31 - 1))
+        design = design._replace(rows=rows.select(which), a=design.a[which])
         if not isinstance(init, str) and init.ndim == 1:
             init = init[which]
     seeds = rng.randint(2**31 - 1, size=inner.n_init + 1)
-    with design.rows.executor, rows.executor, nested_progress():
-        fit_problem, best = inner._fit_weights(design, init, None, None, None, seeds)
+    with design.rows.executor, nested_progress():
+        fit_problem, best = inner._fit_weights(design, init, seeds)
         problem, clusters = fit_problem.problem, best.clusters
         weight_model, factor = None, 1.0
         if inner.solver == "descent":
-            weight_model = weight_model_of(fit_problem, best.w, clusters.e)
+            weight_model = weight_model_of(fit_problem, best)
         labels, w = clusters.labels, best.w
         paper = inner.solver == "paper"
         chosen = np.unique(labels) if paper else np.arange(inner.n_clusters)
         if size < n:
-            near = _kmeans.label(rows, design.distance, clusters.C[chosen])
-            labels = chosen[near.labels].astype(np.int32)
+            labels = chosen[_kmeans.label(rows, design.distance, clusters.C[chosen]).labels]
+            labels = labels.astype(np.int32)
             if weight_model is None:
                 raise ValueError(
                     f"max_samples={size} should be None with solver='paper' or spread_strength=0, "
                     "which do not predict the weights of rows outside the subsample"
                 )
-            w = whole.a * weight_model.predict(rows, near.e)
+            w = whole.a * predict_run(weight_model, rows, design.distance, clusters.C[chosen])
             factor = problem.weight_sum / problem.design_sum * whole.a.sum() / max(w.sum(), 1e-300)
             w *= factor
     status = best.status
@@ -607,13 +607,19 @@ def one_run(inner: DCKM, design: Design, init: Any, seed: int, strength: Any, si
     return run, labels, w, best.history
 
 
+def predict_run(model: Any, rows: Any, distance: Any, C: np.ndarray) -> np.ndarray:
+    """Weights that the model of a run predicts; with suspects e has centres of its own."""
+    own = getattr(model, "centres", None)
+    return model.predict(rows, _kmeans.label(rows, distance, C if own is None else own).e)
+
+
 def one_kmeans(rows, distance, w, present, K, init, n_init, size, seed) -> tuple:
     """k-means at fixed weights and effects: the best solution, and whether it converged."""
     rng = np.random.RandomState(seed)
     own = w
     if size < w.size:
         own = np.zeros(w.size)
-        drawn = rng.choice(present, size=min(size, present.size), replace=False)
+        drawn = draw_rows(w, size, rng.randint(2**31 - 1))
         own[drawn] = w[drawn]
     with rows.executor:
         inits = (init_clusters(rows, distance, own, K, init, rng) for _ in range(n_init))
@@ -626,7 +632,7 @@ def _explained(rows: Any, distance: Any, w: np.ndarray, K: int) -> Callable[[np.
     subset = _voting.linkage_rows(rows.n)
     if not rows.sparse and subset.size * rows.d > ENTRIES:
         subset = subset[:: -(-subset.size * rows.d // ENTRIES)]
-    few, w = (rows, w) if subset.size == rows.n else (_take_rows(rows, subset), w[subset])
+    few, w = (rows, w) if subset.size == rows.n else (rows.select(subset), w[subset])
 
     def left(labels: np.ndarray, K: int) -> float:
         with few.executor:
@@ -634,18 +640,6 @@ def _explained(rows: Any, distance: Any, w: np.ndarray, K: int) -> Callable[[np.
 
     total = left(np.zeros(subset.size, dtype=np.int32), 1)
     return lambda labels: 1.0 - left(labels[subset], K) / total if total > 0 else 0.0
-
-
-def _take_rows(rows: Any, which: np.ndarray) -> TiledMatrix:
-    if rows.in_memory:
-        return TiledMatrix(rows.X[which], shift=rows.shift, executor=rows.executor)
-    out = np.empty((which.size, rows.d), dtype=rows.dtype)
-    at = 0
-    for (start, stop), tile in zip(rows.bounds, rows.map(lambda tile: tile)):
-        own = which[(which >= start) & (which < stop)] - start
-        out[at : at + own.size] = tile[own]
-        at += own.size
-    return TiledMatrix(out, executor=rows.executor)  # tiles are shifted already
 
 
 def _with_threads(rows: Any, n_threads: int | None) -> Any:
