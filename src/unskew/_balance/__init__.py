@@ -15,7 +15,7 @@ result does not depend on the number of threads.
 """
 
 from .binary import BinaryPrimalBalance
-from .gram import GramBalance
+from .gram import BinaryGramBalance, GramBalance
 from .loss import Balance, Term, contrast, make_balance
 from .primal import PrimalBalance, SparsePrimalBalance, sums_of
 from .treatments import LARGEST_MATRIX, Effects, Pairs, Treatments, concat_treatments, group_rates
@@ -23,6 +23,7 @@ from .treatments import LARGEST_MATRIX, Effects, Pairs, Treatments, concat_treat
 __all__ = [
     "LARGEST_MATRIX",
     "Balance",
+    "BinaryGramBalance",
     "BinaryPrimalBalance",
     "Effects",
     "GramBalance",

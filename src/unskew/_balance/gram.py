@@ -112,3 +112,70 @@ class GramBalance:
         run = self.rows.run(lambda i: self._chunk(i, w, True), range(len(self.chunks)))
         value, gradient = add_up(run)
         return max(0.0, float(value)), gradient
+
+
+class BinaryGramBalance(GramBalance):
+    """GramBalance of two-valued columns given each other.
+
+    With p = w / W and the features centred at p, the treated and the control rows of a treatment
+    have opposite sums of features, so one contrast is enough (s and c = 1 - s are shares here):
+        M_p = M - 1 m' - m 1' + p'm,  m = M p,  Y = M_p diag(p) T,  r = 1/s + 1/c
+        balance  = sum_j r_j^2 q_j,  q_j = sum_i p_i T_ij Y_ij
+        gradient = 2 / W (sum_j r_j^2 T_ij Y_ij - Y_i (r/c) - T_i b - sum_j r_j q_j / c_j^2)
+                   b_j = r_j q_j (1/s_j^2 - 1/c_j^2)
+    less what a column given itself adds, which is fixed. One product of n x n and n x t without the
+    n x t work around it: on the paper's dslr (157 x 800) twice as fast as GramBalance.
+    """
+
+    def __init__(self, rows: Any, pairs: Pairs) -> None:
+        super().__init__(rows, pairs)
+        assert self.kept is not None
+        for T in self.kept:
+            # The rarer of the two values: sums over almost all rows would lose their digits. This
+            # changes the sign of D_j only.
+            often = 2 * np.count_nonzero(T, axis=0) > rows.n
+            T[:, often] = 1 - T[:, often]
+
+    @staticmethod
+    def suits(rows: Any, pairs: Pairs) -> bool:
+        k, j = pairs.excluded
+        fits = rows.n * len(pairs.treatments) <= LARGEST_MATRIX
+        return pairs.symmetric and fits and np.array_equal(k, j)
+
+    def value(self, w: np.ndarray) -> float:
+        return self._evaluate(w, False)[0]
+
+    def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        return self._evaluate(w, True)
+
+    def _evaluate(self, w: np.ndarray, gradient: bool) -> tuple[float, Any]:
+        W = float(w.sum())
+        if not W > 0:
+            return 0.0, np.zeros(w.size)
+        p = w / W
+        p_ = p.astype(self.M.dtype)
+        m = self.M @ p_
+        Mp = self.M - m
+        Mp -= (m - p_ @ m)[:, None]
+        Mp *= p_
+
+        def of_chunk(number: int) -> tuple:
+            assert self.kept is not None
+            T = self.kept[number]
+            inverse_s, inverse_c = group_rates(weighted_sum(p, T), 1.0)
+            r = inverse_s + inverse_c
+            TY = np.matmul(Mp, T, out=buffer("Y", T.shape, T.dtype))
+            TY *= T
+            q = (p_ @ TY).astype(np.float64)
+            value = float(r**2 @ q) - float(self.fixed[self.chunks[number]] @ (inverse_s > 0))
+            if not gradient:
+                return (value,)
+            b = r * q * (inverse_s**2 - inverse_c**2)
+            g = TY @ (r**2).astype(T.dtype) - T @ b.astype(T.dtype)
+            return value, g - float(r * q @ inverse_c**2), T @ (r * inverse_c).astype(T.dtype)
+
+        value, *parts = add_up(self.rows.run(of_chunk, range(len(self.chunks))))
+        if not gradient:
+            return max(0.0, float(value)), None
+        g, control = parts
+        return max(0.0, float(value)), (2.0 / W) * (g - Mp @ control.astype(Mp.dtype))

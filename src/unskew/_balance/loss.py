@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .binary import BinaryPrimalBalance
-from .gram import GramBalance
+from .gram import BinaryGramBalance, GramBalance
 from .primal import PrimalBalance, SparsePrimalBalance
 from .treatments import LARGEST_MATRIX, Pairs
 
@@ -61,7 +61,8 @@ def make_balance(rows: Any, pairs: Pairs, form: str) -> Term:
         saves = n * (t + d / 20) < d * t and n * n <= LARGEST_MATRIX
         form = "gram" if saves and rows.in_memory else "primal"
     if form == "gram":
-        return GramBalance(rows, pairs)
+        kind = BinaryGramBalance if BinaryGramBalance.suits(rows, pairs) else GramBalance
+        return kind(rows, pairs)
     if not fits:
         raise ValueError(
             f"the balance of {d:,} columns with {t:,} indicators of other columns needs a matrix "
