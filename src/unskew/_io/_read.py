@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,28 +21,7 @@ import scipy.sparse as sp
 from . import _text
 from ._archive import ArchiveError, check_npy, check_npz, expansion_limit
 from ._errors import FileError, need, one_line, why
-from ._write import STANDARD
-
-READS = {
-    "csv": "csv",
-    "txt": "csv",
-    "tsv": "tsv",
-    "tab": "tsv",
-    "jsonl": "jsonl",
-    "ndjson": "jsonl",
-    "parquet": "parquet",
-    "pq": "parquet",
-    "feather": "feather",
-    "arrow": "feather",
-    "ipc": "feather",
-    "npy": "npy",
-    "npz": "npz",
-    "mat": "mat",
-    "svmlight": "svmlight",
-    "svm": "svmlight",
-    "libsvm": "svmlight",
-}
-TEXT = ("csv", "tsv", "jsonl", "svmlight")
+from ._formats import STANDARD, SUFFIXES, TEXT, split_name
 
 
 @dataclass(frozen=True)
@@ -145,41 +124,42 @@ def read_table(
     name = "standard input" if str(source) == STANDARD else str(source)
     place = _locate(source, name)
     form, packed = _format(source, place, format, name)
-    options = {"header": header, "separator": separator, "variable": variable}
-    options["max_bytes"] = max_bytes
-    check_options(form, name, encoding=encoding, missing=missing, **options)
-    if form in TEXT or place is None:
+    check_options(
+        form,
+        name,
+        header=header,
+        separator=separator,
+        encoding=encoding,
+        variable=variable,
+        missing=missing,
+        max_bytes=max_bytes,
+    )
+    first: int | None = None
+    notes: list[str] = []
+    if place is not None and form not in TEXT:
+        size, digest = size_and_digest(place, name)
+        where: Any = place
+    else:
         content = _all_of(source, name)
         size, digest = len(content), hashlib.sha256(content).hexdigest()
-        if not content:
-            raise FileError(f"{name}: is empty")
-    else:
-        content = None
-        try:
-            with open(place, "rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-                size = file.tell()
-        except OSError as error:
-            raise FileError(f"{name}: {why(error)}") from error
-        if not size:
-            raise FileError(f"{name}: is empty")
-    first, notes = None, []
+        where = io.BytesIO(content)
+    if not size:
+        raise FileError(f"{name}: is empty")
     if form in TEXT:
         content = _text.unpack(content, name, packed, max_bytes)
-        if form != "svmlight":
-            content = _text.as_utf8(content, name, encoding)
-            missing = _text.MISSING_WORDS + tuple(missing)
-            if form == "jsonl":
-                data, first, notes = _text.read_jsonl(content, name, missing)
-            else:
-                separator = "\t" if form == "tsv" else separator
-                data, first, notes = _text.read_csv(
-                    content, name, separator=separator, header=header, missing=missing
-                )
+    if form == "svmlight":
+        data = _svmlight(content, name)
+    elif form in TEXT:
+        content = _text.as_utf8(content, name, encoding)
+        missing = _text.MISSING_WORDS + tuple(missing)
+        if form == "jsonl":
+            data, notes = _text.read_jsonl(content, name, missing)
         else:
-            data = _svmlight(content, name)
+            separator = "\t" if form == "tsv" else separator
+            data, first, notes = _text.read_csv(
+                content, name, separator=separator, header=header, missing=missing
+            )
     else:
-        where = io.BytesIO(content) if place is None else place
         limit = expansion_limit(size) if max_bytes is None else max_bytes
         data = _BINARY[form](where, name, variable, limit)
     names = _names_of(data)
@@ -218,52 +198,65 @@ def _all_of(source: str | os.PathLike, name: str) -> bytes:
         raise FileError(f"{name}: {why(error)}") from error
 
 
+def size_and_digest(path: Path, name: str) -> tuple[int, str]:
+    """Size and SHA-256 of a file."""
+    try:
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return file.tell(), digest
+    except OSError as error:
+        raise FileError(f"{name}: {why(error)}") from error
+
+
 def _format(
     source: str | os.PathLike, place: Path | None, given: str | None, name: str
 ) -> tuple[str, bool]:
     """(format, whether the name ends in .gz)."""
-    file = Path(str(source)).name.lower()
-    packed = file.endswith(".gz")
-    suffix = Path(file[:-3] if packed else file).suffix.lstrip(".")
+    _, suffix, packed = split_name(source)
     if given is not None:
-        if given not in READS.values():
-            known = ", ".join(dict.fromkeys(READS.values()))
+        if given not in SUFFIXES.values():
+            known = ", ".join(dict.fromkeys(SUFFIXES.values()))
             raise FileError(f"{name}: format {given!r} should be one of {known}")
         return given, packed
-    if suffix in READS:
-        form = READS[suffix]
+    if suffix in SUFFIXES:
+        form = SUFFIXES[suffix]
         if packed and form not in TEXT:
             raise FileError(f"{name}: .{suffix}.gz is not supported; decompress it first")
         return form, packed
     if place is None:
         return "csv", packed
-    known = ", ".join("." + s for s in READS)
+    known = ", ".join("." + s for s in SUFFIXES)
     raise FileError(
         f"{name}: the suffix {'.' + suffix if suffix else '(none)'} is not one of {known}; use "
         "--format"
     )
 
 
-def check_options(form: str, name: str, **options: Any) -> None:
+def check_options(
+    form: str,
+    name: str,
+    *,
+    header: bool,
+    separator: str | None,
+    encoding: str,
+    variable: str | None,
+    missing: tuple[str, ...],
+    max_bytes: int | None,
+) -> None:
     """Raise an error for options that do not apply to the format."""
-    if not options["header"] and form not in ("csv", "tsv"):
-        raise FileError(f"{name}: --no-header does not apply to {form}")
-    separator = options["separator"]
-    if separator is not None:
-        if form != "csv":
-            raise FileError(f"{name}: --separator does not apply to {form}")
-        if len(separator.encode()) != 1 or separator in '"\r\n':
-            raise FileError(f"{name}: separator {separator!r} should be one character")
-    for option, given in (
-        ("--missing", bool(options["missing"])),
-        ("--encoding", options["encoding"] != "utf-8"),
+    typed = ("csv", "tsv", "jsonl")
+    for option, given, forms in (
+        ("--no-header", not header, ("csv", "tsv")),
+        ("--separator", separator is not None, ("csv",)),
+        ("--missing", bool(missing), typed),
+        ("--encoding", encoding != "utf-8", typed),
+        ("--variable", variable is not None, ("npz", "mat")),
+        ("--max-bytes", max_bytes is not None, (*TEXT, "npz", "mat")),
     ):
-        if given and (form not in TEXT or form == "svmlight"):
+        if given and form not in forms:
             raise FileError(f"{name}: {option} does not apply to {form}")
-    if options["variable"] is not None and form not in ("npz", "mat"):
-        raise FileError(f"{name}: --variable does not apply to {form}")
-    if options["max_bytes"] is not None and form not in (*TEXT, "npz", "mat"):
-        raise FileError(f"{name}: --max-bytes does not apply to {form}")
+    if separator is not None and (len(separator.encode()) != 1 or separator in '"\r\n'):
+        raise FileError(f"{name}: separator {separator!r} should be one character")
 
 
 # --------------------------------------------------------------------------------------- frames
@@ -473,4 +466,10 @@ def _matrix(value: Any, name: str) -> Any:
     return np.ascontiguousarray(value)
 
 
-_BINARY = {"parquet": _parquet, "feather": _feather, "npy": _npy, "npz": _npz, "mat": _mat}
+_BINARY: dict[str, Callable[[Any, str, Any, int], Any]] = {
+    "parquet": _parquet,
+    "feather": _feather,
+    "npy": _npy,
+    "npz": _npz,
+    "mat": _mat,
+}

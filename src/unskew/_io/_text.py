@@ -323,7 +323,7 @@ def _mixed(text: Any, values: Any, name: str, first: int | None, filled: int, go
 # ---------------------------------------------------------------------------------------- jsonl
 
 
-def read_jsonl(content: bytes, name: str, missing: tuple[str, ...]) -> tuple[Any, None, list[str]]:
+def read_jsonl(content: bytes, name: str, missing: tuple[str, ...]) -> tuple[Any, list[str]]:
     """One JSON object per line; an absent key is a missing value."""
     polars = need("polars", "io", "reading tables")
     if not content.strip():
@@ -334,8 +334,7 @@ def read_jsonl(content: bytes, name: str, missing: tuple[str, ...]) -> tuple[Any
         frame = _jsonl_by_line(content, name, polars)
     if not frame.width or not len(frame):
         raise FileError(f"{name}: has no rows with values")
-    frame, notes = infer_types(frame, name, None, missing, numbers=False)
-    return frame, None, notes
+    return infer_types(frame, name, None, missing, numbers=False)
 
 
 def _jsonl_by_line(content: bytes, name: str, polars: Any) -> Any:

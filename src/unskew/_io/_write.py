@@ -20,29 +20,7 @@ from typing import Any
 import numpy as np
 
 from ._errors import FileError, need, why
-
-STANDARD = "-"  # standard input, standard output
-
-WRITES = {
-    "csv": "csv",
-    "tsv": "tsv",
-    "tab": "tsv",
-    "jsonl": "jsonl",
-    "ndjson": "jsonl",
-    "parquet": "parquet",
-    "pq": "parquet",
-    "feather": "feather",
-    "arrow": "feather",
-    "ipc": "feather",
-}
-
-
-def stem_of(path: str | os.PathLike) -> str:
-    """Name without folder, suffix and .gz: results/labels.csv.gz -> labels."""
-    name = Path(path).name
-    if name.lower().endswith(".gz"):
-        name = name[:-3]
-    return Path(name).stem
+from ._formats import STANDARD, SUFFIXES, TABLES, TEXT, split_name, stem_of
 
 
 def same_file(one: str | os.PathLike, other: str | os.PathLike) -> bool:
@@ -55,7 +33,7 @@ def same_file(one: str | os.PathLike, other: str | os.PathLike) -> bool:
         return False
 
 
-def _is_special(path: Path) -> bool:
+def is_special(path: Path) -> bool:
     """Whether the path is a device or a pipe, which is written directly instead of replaced."""
     try:
         mode = path.stat().st_mode
@@ -69,7 +47,7 @@ def check_output(path: str | os.PathLike) -> None:
     given, path = path, Path(os.path.realpath(path))
     if path.is_dir():
         raise FileError(f"{given}: is a folder; the output should be a file")
-    if _is_special(path):
+    if is_special(path):
         return
     if not path.parent.exists():
         raise FileError(f"{given}: the folder {path.parent} does not exist")
@@ -142,7 +120,7 @@ class Outputs:
             return
         target = Path(os.path.realpath(path))
         try:
-            if _is_special(target):  # not replaced: /dev/null should stay a device
+            if is_special(target):  # not replaced: /dev/null should stay a device
                 target.write_bytes(_made_aside(content))
             else:
                 self._stage(target, content)
@@ -244,27 +222,25 @@ def write_atomic(path: str | os.PathLike, content: bytes | str | Callable[[Path]
         outputs.commit()
 
 
-def table_format(path: str | os.PathLike, standard: str = "csv") -> tuple[str, bool]:
+def table_format(path: str | os.PathLike) -> tuple[str, bool]:
     """(format, gzipped) of a table to be written at `path`."""
-    if str(path) == STANDARD or (not Path(path).suffix and _is_special(Path(path))):
-        return standard, False
-    name = Path(path).name.lower()
-    gzipped = name.endswith(".gz")
-    suffix = Path(name[:-3] if gzipped else name).suffix.lstrip(".")
-    form = WRITES.get(suffix)
-    if form is None or (gzipped and form in ("parquet", "feather")):
+    _, suffix, gzipped = split_name(path)
+    if str(path) == STANDARD or (not suffix and is_special(Path(path))):
+        return "csv", False
+    form = SUFFIXES.get(suffix)
+    if form not in TABLES or (gzipped and form not in TEXT):
+        known = ", ".join(f".{s}" for s, written in SUFFIXES.items() if written in TABLES)
         raise FileError(
-            f"{path}: a table is written as {', '.join('.' + s for s in WRITES)} "
-            f"(text formats also .gz), not {'.' + suffix if suffix else 'without a suffix'}"
+            f"{path}: a table is written as {known} (text formats also .gz), not "
+            f"{'.' + suffix if suffix else 'without a suffix'}"
         )
     return form, gzipped
 
 
-def table_bytes(
-    path: str | os.PathLike, columns: Mapping[str, Any], standard: str = "csv"
-) -> bytes:
-    """A table as the bytes of a file in the format of the suffix of `path`."""
-    form, gzipped = table_format(path, standard)
+def table_bytes(path: str | os.PathLike, columns: Mapping[str, Any]) -> bytes:
+    """A table as the bytes of a file in the format of the suffix of `path`: .csv, .tsv, .jsonl
+    (each also .gz), .parquet, .feather, .arrow."""
+    form, gzipped = table_format(path)
     polars = need("polars", "io", "writing tables")
     frame = polars.DataFrame(
         {
@@ -285,16 +261,3 @@ def table_bytes(
         frame.write_ipc(buffer, compression="lz4")
     # mtime=0 makes the file reproducible.
     return gzip.compress(buffer.getvalue(), mtime=0) if gzipped else buffer.getvalue()
-
-
-def write_table(path: str | os.PathLike, columns: Mapping[str, Any]) -> None:
-    """Write columns of equal length as a table atomically; `-` is standard output.
-
-    The suffix determines the format: .csv, .tsv, .jsonl (each also .gz), .parquet, .feather,
-    .arrow.
-    """
-    content = table_bytes(path, columns)
-    with Outputs() as outputs:
-        outputs.claim(path, "the table")
-        outputs.write(path, content)
-        outputs.commit()
