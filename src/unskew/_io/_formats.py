@@ -16,8 +16,9 @@ SUFFIXES = {
     **{name: name for name in ("npy", "npz", "mat")},
     **dict.fromkeys(("svmlight", "svm", "libsvm"), "svmlight"),
 }
-TEXT = ("csv", "tsv", "jsonl", "svmlight")  # these may be gzipped
-TABLES = ("csv", "tsv", "jsonl", "parquet", "feather")  # these are also written
+TEXT_TABLES = ("csv", "tsv", "jsonl")
+TEXT = (*TEXT_TABLES, "svmlight")  # these may be gzipped
+TABLES = (*TEXT_TABLES, "parquet", "feather")  # these are also written
 
 
 def split_name(path: str | os.PathLike) -> tuple[str, str, bool]:

@@ -8,7 +8,6 @@ import math
 import os
 import stat
 import sys
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import scipy.sparse as sp
 from . import _text
 from ._archive import ArchiveError, check_npy, check_npz, expansion_limit
 from ._errors import FileError, need, one_line, why
-from ._formats import STANDARD, SUFFIXES, TEXT, split_name
+from ._formats import STANDARD, SUFFIXES, TEXT, TEXT_TABLES, split_name
 
 
 @dataclass(frozen=True)
@@ -147,26 +146,29 @@ def read_table(
         raise FileError(f"{name}: is empty")
     if form in TEXT:
         content = _text.unpack(content, name, packed, max_bytes)
-    if form == "svmlight":
-        data = _svmlight(content, name)
-    elif form in TEXT:
+        where = io.BytesIO(content)
+    if form in TEXT_TABLES:
         content = _text.as_utf8(content, name, encoding)
         missing = _text.MISSING_WORDS + tuple(missing)
-        if form == "jsonl":
-            data, notes = _text.read_jsonl(content, name, missing)
-        else:
-            separator = "\t" if form == "tsv" else separator
-            data, first, notes = _text.read_csv(
-                content, name, separator=separator, header=header, missing=missing
-            )
+    if form == "jsonl":
+        data, notes = _text.read_jsonl(content, name, missing)
+    elif form in TEXT_TABLES:
+        separator = "\t" if form == "tsv" else separator
+        data, first, notes = _text.read_csv(
+            content, name, separator=separator, header=header, missing=missing
+        )
     else:
         limit = expansion_limit(size) if max_bytes is None else max_bytes
-        data = _BINARY[form](where, name, variable, limit)
-    names = _names_of(data)
-    if not isinstance(data, np.ndarray) and not sp.issparse(data):
-        data, names, more = _without_index(data, name)
-        notes = notes + more
-        _text.check_column_names(list(names), name)
+        data = _read_other(form, where, name, variable, limit)
+    if isinstance(data, np.ndarray) or sp.issparse(data):
+        names = [f"c{j}" for j in range(data.shape[1])]
+    else:
+        index = index_columns(data.columns)
+        if index:
+            data = data.drop(index)
+            notes.append(f"{name}: the stored pandas index was ignored")
+        names = list(data.columns)
+        _text.check_column_names(names, name)
     if data.shape[0] == 0 or data.shape[1] == 0:
         raise FileError(f"{name}: has {data.shape[0]} rows and {data.shape[1]} columns")
     return InputTable(data, tuple(names), name, form, size, digest, first, tuple(notes))
@@ -244,12 +246,11 @@ def check_options(
     max_bytes: int | None,
 ) -> None:
     """Raise an error for options that do not apply to the format."""
-    typed = ("csv", "tsv", "jsonl")
     for option, given, forms in (
         ("--no-header", not header, ("csv", "tsv")),
         ("--separator", separator is not None, ("csv",)),
-        ("--missing", bool(missing), typed),
-        ("--encoding", encoding != "utf-8", typed),
+        ("--missing", bool(missing), TEXT_TABLES),
+        ("--encoding", encoding != "utf-8", TEXT_TABLES),
         ("--variable", variable is not None, ("npz", "mat")),
         ("--max-bytes", max_bytes is not None, (*TEXT, "npz", "mat")),
     ):
@@ -262,24 +263,9 @@ def check_options(
 # --------------------------------------------------------------------------------------- frames
 
 
-def _names_of(data: Any) -> list[str]:
-    if isinstance(data, np.ndarray) or sp.issparse(data):
-        return [f"c{j}" for j in range(data.shape[1])]
-    return list(data.columns)
-
-
 def index_columns(names: list[str]) -> list[str]:
     """Columns in which pandas stored its unnamed row index."""
     return [name for name in names if name.startswith("__index_level_") and name.endswith("__")]
-
-
-def _without_index(frame: Any, name: str) -> tuple[Any, list[str], list[str]]:
-    """Drop the column in which pandas stored its unnamed row index."""
-    index = index_columns(frame.columns)
-    if not index:
-        return frame, list(frame.columns), []
-    frame = frame.drop(index)
-    return frame, list(frame.columns), [f"{name}: the stored pandas index was ignored"]
 
 
 def _plain(frame: Any, name: str) -> Any:
@@ -302,11 +288,7 @@ def _plain(frame: Any, name: str) -> Any:
 
 
 def _parquet(where: Any, name: str, variable: None, limit: int) -> Any:
-    polars = need("polars", "io", "reading parquet")
-    try:
-        return polars.read_parquet(where)
-    except (polars.exceptions.PolarsError, OSError) as error:
-        raise FileError(f"{name}: cannot be read as parquet: {one_line(error)}") from error
+    return need("polars", "io", "reading parquet").read_parquet(where)
 
 
 def _feather(where: Any, name: str, variable: None, limit: int) -> Any:
@@ -319,9 +301,7 @@ def _feather(where: Any, name: str, variable: None, limit: int) -> Any:
                 where.seek(0)
             return polars.read_ipc_stream(where)
         except (polars.exceptions.PolarsError, OSError):
-            raise FileError(
-                f"{name}: cannot be read as feather or arrow: {one_line(error)}"
-            ) from error
+            raise error from None
 
 
 # ------------------------------------------------------------------------------------- matrices
@@ -333,12 +313,9 @@ def _npy(where: Any, name: str, variable: None, limit: int) -> Any:
             raise FileError(f"{name}: is a npz archive, not a npy array; use --format npz")
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
-        try:
-            check_npy(file, size)
-            file.seek(0)
-            array = np.load(file, allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
-            raise FileError(f"{name}: cannot be read as npy: {one_line(error)}") from error
+        check_npy(file, size)
+        file.seek(0)
+        array = np.load(file, allow_pickle=False)
     if array.dtype.names:
         polars = need("polars", "io", "reading tables")
         return polars.DataFrame({n: np.ascontiguousarray(array[n]) for n in array.dtype.names})
@@ -347,20 +324,14 @@ def _npy(where: Any, name: str, variable: None, limit: int) -> Any:
 
 def _npz(where: Any, name: str, variable: str | None, limit: int) -> Any:
     with _opened(where) as file:
-        try:
-            names = set(check_npz(file, max_bytes=limit))
-            if variable is None and {"format", "shape", "data", "indices", "indptr"} <= names:
-                matrix = sp.csr_array(sp.load_npz(file))
-                matrix.check_format(full_check=True)  # indices out of range would crash later
-                return _matrix(matrix, name)
-            if variable is not None and variable not in names:
-                raise _no_such_variable(name, variable, names)
-            with np.load(file, allow_pickle=False) as archive:
-                found = {k: archive[k] for k in archive.files if variable in (None, k)}
-        except FileError:
-            raise
-        except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-            raise FileError(f"{name}: cannot be read as npz: {one_line(error)}") from error
+        names = set(check_npz(file, max_bytes=limit))
+        if variable is None and {"format", "shape", "data", "indices", "indptr"} <= names:
+            matrix = sp.csr_array(sp.load_npz(file))
+            matrix.check_format(full_check=True)  # indices out of range would crash later
+            return _matrix(matrix, name)
+        _check_variable(name, variable, names)
+        with np.load(file, allow_pickle=False) as archive:
+            found = {k: archive[k] for k in archive.files if variable in (None, k)}
     return _matrix(_choose_variable(found, variable, name), name)
 
 
@@ -387,55 +358,47 @@ def _mat(where: Any, name: str, variable: str | None, limit: int) -> Any:
 
     try:
         declared = {k: (shape, kind) for k, shape, kind in scipy.io.whosmat(where)}
-        if variable is not None and variable not in declared:
-            raise _no_such_variable(name, variable, set(declared))
-        wanted = {
-            k: math.prod(shape) * MAT_CLASSES[kind]
-            for k, (shape, kind) in declared.items()
-            if variable in (None, k) and kind in MAT_CLASSES
-        }
-        if variable is not None and not wanted:
-            raise FileError(
-                f"{name}: variable {variable!r} is a MATLAB {declared[variable][1]}; it should be "
-                "a matrix of numbers"
-            )
-        if sum(wanted.values()) > limit:
-            raise ArchiveError(
-                f"its decompressed size of {sum(wanted.values()):,} bytes exceeds the limit of "
-                f"{limit:,}; increase max_bytes to read it"
-            )
-        if isinstance(where, io.BytesIO):
-            where.seek(0)
-        loaded = scipy.io.loadmat(where, variable_names=list(wanted)) if wanted else {}
-        found = {k: loaded[k] for k in wanted}
-        for matrix in found.values():
-            if sp.issparse(matrix):
-                matrix.check_format(full_check=True)
-    except FileError:
-        raise
     except NotImplementedError:
         raise FileError(
             f"{name}: is a MATLAB 7.3 file (HDF5), which is not supported; save it with -v7"
         ) from None
-    except Exception as error:  # scipy raises many types for a damaged file
-        raise FileError(f"{name}: cannot be read as mat: {one_line(error)}") from error
+    _check_variable(name, variable, set(declared))
+    wanted = {
+        k: math.prod(shape) * MAT_CLASSES[kind]
+        for k, (shape, kind) in declared.items()
+        if variable in (None, k) and kind in MAT_CLASSES
+    }
+    if variable is not None and not wanted:
+        raise FileError(
+            f"{name}: variable {variable!r} is a MATLAB {declared[variable][1]}; it should be a "
+            "matrix of numbers"
+        )
+    if sum(wanted.values()) > limit:
+        raise ArchiveError(
+            f"its decompressed size of {sum(wanted.values()):,} bytes exceeds the limit of "
+            f"{limit:,}; increase max_bytes to read it"
+        )
+    if isinstance(where, io.BytesIO):
+        where.seek(0)
+    loaded = scipy.io.loadmat(where, variable_names=list(wanted)) if wanted else {}
+    found = {k: loaded[k] for k in wanted}
+    for matrix in found.values():
+        if sp.issparse(matrix):
+            matrix.check_format(full_check=True)
     return _matrix(_choose_variable(found, variable, name), name)
 
 
-def _svmlight(content: bytes, name: str) -> Any:
+def _svmlight(where: Any, name: str, variable: None, limit: int) -> Any:
     from sklearn.datasets import load_svmlight_file
 
-    try:
-        data, _ = load_svmlight_file(io.BytesIO(content))
-    except ValueError as error:
-        raise FileError(f"{name}: cannot be read as svmlight: {one_line(error)}") from error
-    return sp.csr_array(data)
+    return sp.csr_array(load_svmlight_file(where)[0])
 
 
-def _no_such_variable(name: str, variable: str, names: set[str]) -> FileError:
-    return FileError(
-        f"{name}: has no variable {variable!r}; it has {', '.join(sorted(names)) or 'none'}"
-    )
+def _check_variable(name: str, variable: str | None, names: set[str]) -> None:
+    if variable is not None and variable not in names:
+        raise FileError(
+            f"{name}: has no variable {variable!r}; it has {', '.join(sorted(names)) or 'none'}"
+        )
 
 
 def _choose_variable(found: dict[str, Any], variable: str | None, name: str) -> Any:
@@ -466,10 +429,21 @@ def _matrix(value: Any, name: str) -> Any:
     return np.ascontiguousarray(value)
 
 
-_BINARY: dict[str, Callable[[Any, str, Any, int], Any]] = {
+_READERS: dict[str, Callable[[Any, str, Any, int], Any]] = {
     "parquet": _parquet,
     "feather": _feather,
     "npy": _npy,
     "npz": _npz,
     "mat": _mat,
+    "svmlight": _svmlight,
 }
+
+
+def _read_other(form: str, where: Any, name: str, variable: str | None, limit: int) -> Any:
+    """Read a format that is not a text table; errors of other libraries get the file's name."""
+    try:
+        return _READERS[form](where, name, variable, limit)
+    except (FileError, MemoryError):
+        raise
+    except Exception as error:  # the libraries raise many types for a damaged file
+        raise FileError(f"{name}: cannot be read as {form}: {one_line(error)}") from error
