@@ -9,6 +9,7 @@ from ._errors import FileError, need, one_line, why
 from ._formats import SUFFIXES, stem_of
 from ._read import InputTable, check_options, index_columns, read_table, size_and_digest
 from ._write import (
+    Content,
     Outputs,
     check_output,
     is_special,
@@ -21,6 +22,7 @@ from ._write import (
 __all__ = [
     "SUFFIXES",
     "ArchiveError",
+    "Content",
     "FileError",
     "InputTable",
     "Outputs",

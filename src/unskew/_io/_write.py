@@ -22,6 +22,9 @@ import numpy as np
 from ._errors import FileError, need, why
 from ._formats import STANDARD, SUFFIXES, TABLES, TEXT, split_name, stem_of
 
+# What a file should hold: bytes, text in UTF-8, or a function that writes to a given path.
+Content = bytes | str | Callable[[Path], Any]
+
 
 def same_file(one: str | os.PathLike, other: str | os.PathLike) -> bool:
     """Whether two paths are the same file, possibly by a symbolic or hard link."""
@@ -111,8 +114,8 @@ class Outputs:
             check_output(name)
         self._claimed[name] = what
 
-    def write(self, path: str | os.PathLike, content: bytes | str | Callable[[Path], None]) -> None:
-        """Write to a temporary file. `content` may be a function that writes to a given path."""
+    def write(self, path: str | os.PathLike, content: Content) -> None:
+        """Write to a temporary file; for standard output, keep the content until `commit`."""
         if str(path) == STANDARD:
             if callable(content):
                 raise FileError("standard output: this output should be a file")
@@ -121,28 +124,25 @@ class Outputs:
         target = Path(os.path.realpath(path))
         try:
             if is_special(target):  # not replaced: /dev/null should stay a device
-                target.write_bytes(_made_aside(content))
+                with tempfile.TemporaryDirectory() as folder:
+                    made = Path(folder) / "made"
+                    _put(made, content)
+                    target.write_bytes(made.read_bytes())
             else:
                 self._stage(target, content)
         except OSError as error:
             raise FileError(f"{path}: cannot be written: {why(error)}") from error
 
-    def _stage(self, target: Path, content: bytes | str | Callable[[Path], None]) -> None:
+    def _stage(self, target: Path, content: Content) -> None:
         # The temporary name keeps the suffix, for writers that depend on it.
         handle, name = tempfile.mkstemp(
             prefix=f".{stem_of(target)}.", suffix=f".part{target.suffix}", dir=target.parent
         )
+        os.close(handle)
         temporary = Path(name)
         self._staged.append((temporary, target))
-        with os.fdopen(handle, "wb") as file:
-            if not callable(content):
-                file.write(_as_bytes(content))
-                file.flush()
-                os.fsync(file.fileno())
-        if callable(content):
-            content(temporary)
-            with open(temporary, "rb") as file:
-                os.fsync(file.fileno())
+        _put(temporary, content)
+        _sync(temporary)
         os.chmod(temporary, _mode_for(target))
 
     def commit(self) -> None:
@@ -152,7 +152,8 @@ class Outputs:
                 temporary, target = self._staged[0]
                 os.replace(temporary, target)
                 self._staged.pop(0)
-                _sync_folder(target.parent)
+                with contextlib.suppress(OSError):  # not every system supports it for folders
+                    _sync(target.parent)
         except OSError as error:
             raise FileError(f"{target}: cannot be written: {why(error)}") from error
         for content in self._for_standard:
@@ -166,17 +167,24 @@ class Outputs:
         self._for_standard.clear()
 
 
-def _as_bytes(content: Any) -> bytes:
+def _as_bytes(content: bytes | str) -> bytes:
     return content.encode("utf-8") if isinstance(content, str) else bytes(content)
 
 
-def _made_aside(content: bytes | str | Callable[[Path], None]) -> bytes:
-    if not callable(content):
-        return _as_bytes(content)
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "made"
-        content(made)
-        return made.read_bytes()
+def _put(path: Path, content: Content) -> None:
+    if callable(content):
+        content(path)
+    else:
+        path.write_bytes(_as_bytes(content))
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _mode_for(target: Path) -> int:
@@ -189,17 +197,7 @@ def _mode_for(target: Path) -> int:
         return 0o666 & ~mask
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the rename durable where the system supports it."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def write_atomic(path: str | os.PathLike, content: bytes | str | Callable[[Path], None]) -> None:
+def write_atomic(path: str | os.PathLike, content: Content) -> None:
     """Write one file atomically.
 
     Parameters
