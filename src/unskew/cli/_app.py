@@ -16,6 +16,8 @@ import typer
 from .. import __version__
 from .._io import FileError
 from . import _commands, _demo
+from . import _options as opt
+from ._session import Session, session
 
 # Base class of all errors of usage. typer does not export it, and some versions vendor click.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -50,23 +52,36 @@ def _top(
     pass
 
 
-def add(command: Callable[..., int], *examples: str) -> None:
-    """Register a command; its docstring is the help page, without the line breaks."""
-    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+def add(body: Callable[[Session], int], parameters: opt.Parameters, *examples: str) -> None:
+    """Register `body(run)`, which finds the values of its parameters in `run.options`."""
+
+    def command(context: typer.Context, **_: Any) -> int:
+        with session(context) as run:
+            return body(run)
+
+    context = opt.parameter("context", typer.Context)
+    signature = inspect.Signature([context, *parameters, *opt.RUN])
+    command.__signature__ = signature  # type: ignore[attr-defined]
+    paragraphs = (inspect.getdoc(body) or "").split("\n\n")
     app.command(
+        body.__name__,
         help="\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs),
         epilog="\n\n".join(["Examples:", *examples]),
     )(command)
 
 
-add(_demo.demo, "unskew demo")
+add(_demo.demo, opt.DEMO, "unskew demo")
 add(
     _commands.audit,
+    [opt.DATA, *opt.SUSPECTS, *opt.COLUMNS, *opt.REPORT] + [*opt.ENCODING, *opt.SEED, *opt.READING],
     "unskew audit data.csv",
     "unskew audit data.parquet --suspect site --report audit.html",
 )
 add(
     _commands.fit,
+    [opt.DATA, *opt.CLUSTERS_OR_AUTO, *opt.RUNS, *opt.SUSPECTS, *opt.COLUMNS, *opt.IDS]
+    + [*opt.REPORT, *opt.LABELS, *opt.WEIGHTS, *opt.MODEL, *opt.CHECKS]
+    + [*opt.WEIGHTING, *opt.CLUSTERING, *opt.ENCODING, *opt.SEED, *opt.READING, *opt.CHECKPOINT],
     "unskew fit data.csv -k 5 --suspect site --report out.html",
     "unskew fit data.parquet -k 5 -s site -w weight --id patient --labels labels.csv "
     "--model m.skops",
@@ -75,15 +90,24 @@ add(
 )
 add(
     _commands.predict,
+    [opt.MODEL_FILE, opt.DATA, *opt.IDS, *opt.COLUMNS, *opt.LABELS, *opt.WEIGHTS, *opt.READING],
     "unskew predict m.skops new.csv > labels.csv",
     "unskew predict m.skops new.parquet --labels labels.parquet --weights weights.parquet",
 )
 add(
     _commands.weigh,
+    [opt.DATA, *opt.SUSPECTS, *opt.COLUMNS, *opt.IDS]
+    + [*opt.WEIGHTS, *opt.REPORT, *opt.MODEL, *opt.CHECKS]
+    + [*opt.WEIGHTING, *opt.ENCODING, *opt.ITERATIONS, *opt.READING, *opt.CHECKPOINT],
     "unskew weigh data.csv --suspect site > weights.csv",
     "unskew weigh data.csv --weights weights.parquet --report weights.html",
 )
-add(_commands.compare, "unskew compare data.csv -k 5 --suspect site --report compare.html")
+add(
+    _commands.compare,
+    [opt.DATA, *opt.CLUSTERS, *opt.SUSPECTS, *opt.COLUMNS, *opt.REPORT]
+    + [*opt.WEIGHTING, *opt.CLUSTERING, *opt.ENCODING, *opt.SEED, *opt.READING],
+    "unskew compare data.csv -k 5 --suspect site --report compare.html",
+)
 
 
 def run(arguments: list[str]) -> int:

@@ -1,7 +1,6 @@
 """The commands fit, predict, weigh, audit and compare. Each returns an exit code.
 
-A command declares its options as parameters, under the names of the estimators' parameters where
-there is one; the steps that commands share find all of them in `Session.options`.
+`_app.py` says which options a command has; their values are in `Session.options`.
 """
 
 from __future__ import annotations
@@ -10,10 +9,8 @@ import time
 from typing import Any
 
 import numpy as np
-import typer
 
 from .._io import FileError
-from . import _options as opt
 from . import _tables
 from ._block_table import BlockTable
 from ._inputs import (
@@ -26,56 +23,10 @@ from ._inputs import (
     one,
     row_names,
 )
-from ._session import Session, session
+from ._session import Session
 
 
-def fit(
-    context: typer.Context,
-    data: opt.Data,
-    clusters: opt.ClustersOrAuto = "8",
-    runs: opt.Runs = 0,
-    suspect: opt.Suspect = None,
-    weight_column: opt.WeightColumn = None,
-    drop: opt.Drop = None,
-    keep: opt.Keep = None,
-    id: opt.Id = None,
-    report: opt.Report = None,
-    labels: opt.Labels = None,
-    weights: opt.Weights = None,
-    model: opt.Model = None,
-    fail_below: opt.FailBelow = None,
-    fail_on: opt.FailOn = None,
-    balance_strength: opt.BalanceStrength = None,
-    spread_strength: opt.SpreadStrength = None,
-    min_effective_sample_size: opt.MinEffectiveSampleSize = None,
-    margin: opt.Margin = None,
-    bins: opt.Bins = 5,
-    tol: opt.Tol = None,
-    threads: opt.Threads = None,
-    cluster_on: opt.ClusterOn = "non_suspects",
-    adjust: opt.Adjust = "auto",
-    init: opt.Init = "partition",
-    n_init: opt.NInit = None,
-    max_iter: opt.MaxIter = 100,
-    max_categories: opt.MaxCategories = None,
-    category: opt.Category = None,
-    number_scale: opt.NumberScale = "robust",
-    seed: opt.Seed = 0,
-    format: opt.Format = None,
-    no_header: opt.NoHeader = False,
-    separator: opt.Separator = None,
-    encoding: opt.Encoding = "utf-8",
-    missing: opt.Missing = None,
-    variable: opt.Variable = None,
-    max_bytes: opt.MaxBytes = None,
-    blocks: opt.Blocks = False,
-    cache: opt.Cache = None,
-    checkpoint: opt.Checkpoint = None,
-    config: opt.Config = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    debug: opt.Debug = False,
-) -> int:
+def fit(run: Session) -> int:
     """Cluster a table by k-means with jointly learned decorrelation weights.
 
     Prints a summary and a verdict. The options of the run are saved next to the outputs as
@@ -83,74 +34,35 @@ def fit(
     """
     from .. import DCKM, ConsensusDCKM
 
-    with session(context) as run:
-        if runs < 0:
-            raise FileError(f"--runs {runs} should be >= 0")
-        if clusters == "auto" and not runs:
-            raise FileError("--clusters auto needs several runs; add --runs 20")
-        if runs and checkpoint is not None:
-            raise FileError("--checkpoint should not be given with --runs; it is for a single fit")
-        return _fit(run, data, ConsensusDCKM if runs else DCKM)
+    runs, checkpoint = run.options["runs"], run.options["checkpoint"]
+    if runs < 0:
+        raise FileError(f"--runs {runs} should be >= 0")
+    if run.options["clusters"] == "auto" and not runs:
+        raise FileError("--clusters auto needs several runs; add --runs 20")
+    if runs and checkpoint is not None:
+        raise FileError("--checkpoint should not be given with --runs; it is for a single fit")
+    return _fit(run, ConsensusDCKM if runs else DCKM)
 
 
-def weigh(
-    context: typer.Context,
-    data: opt.Data,
-    suspect: opt.Suspect = None,
-    weight_column: opt.WeightColumn = None,
-    drop: opt.Drop = None,
-    keep: opt.Keep = None,
-    id: opt.Id = None,
-    weights: opt.Weights = None,
-    report: opt.Report = None,
-    model: opt.Model = None,
-    fail_below: opt.FailBelow = None,
-    fail_on: opt.FailOn = None,
-    balance_strength: opt.BalanceStrength = None,
-    spread_strength: opt.SpreadStrength = None,
-    min_effective_sample_size: opt.MinEffectiveSampleSize = None,
-    margin: opt.Margin = None,
-    bins: opt.Bins = 5,
-    tol: opt.Tol = None,
-    threads: opt.Threads = None,
-    max_categories: opt.MaxCategories = None,
-    category: opt.Category = None,
-    number_scale: opt.NumberScale = "robust",
-    max_iter: opt.MaxIter = 200,
-    format: opt.Format = None,
-    no_header: opt.NoHeader = False,
-    separator: opt.Separator = None,
-    encoding: opt.Encoding = "utf-8",
-    missing: opt.Missing = None,
-    variable: opt.Variable = None,
-    max_bytes: opt.MaxBytes = None,
-    blocks: opt.Blocks = False,
-    cache: opt.Cache = None,
-    checkpoint: opt.Checkpoint = None,
-    config: opt.Config = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    debug: opt.Debug = False,
-) -> int:
+def weigh(run: Session) -> int:
     """Learn weights without clusters: one per row, under which columns are decorrelated.
 
     They are written to --weights or to standard output.
     """
     from .. import DecorrelationWeights
 
-    with session(context) as run:
-        if weights is None and not json:
-            run.options["weights"] = "-"
-        return _fit(run, data, DecorrelationWeights)
+    if run.options["weights"] is None and not run.options["json"]:
+        run.options["weights"] = "-"
+    return _fit(run, DecorrelationWeights)
 
 
-def _fit(run: Session, data: str, kind: Any) -> int:
+def _fit(run: Session, kind: Any) -> int:
     """Fit an estimator of this class and write what is asked for; the work of fit and weigh."""
     share = run.options["fail_below"]
     if share is not None and not 0 < share <= 1:
         raise FileError(f"--fail-below {share:g} should be in (0, 1]")
-    with run.outputs([data]):
-        study = make_study(run.read(data), run.options)
+    with run.outputs():
+        study = make_study(run.read_data(), run.options)
         estimator = make_estimator(kind, study, _resolve_adjust(run, study))
         table, begin = study.table, time.monotonic()
         if isinstance(table, BlockTable) and table.is_decoded_often(len(study.names)):
@@ -235,29 +147,7 @@ def _failed_checks(run: Session, estimator: Any, found: Any) -> list[str]:
     return failed
 
 
-def predict(
-    context: typer.Context,
-    model: opt.StoredModel,
-    data: opt.Data,
-    id: opt.Id = None,
-    drop: opt.Drop = None,
-    keep: opt.Keep = None,
-    labels: opt.Labels = None,
-    weights: opt.Weights = None,
-    format: opt.Format = None,
-    no_header: opt.NoHeader = False,
-    separator: opt.Separator = None,
-    encoding: opt.Encoding = "utf-8",
-    missing: opt.Missing = None,
-    variable: opt.Variable = None,
-    max_bytes: opt.MaxBytes = None,
-    blocks: opt.Blocks = False,
-    cache: opt.Cache = None,
-    config: opt.Config = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    debug: opt.Debug = False,
-) -> int:
+def predict(run: Session) -> int:
     """Predict the clusters of new rows with a stored model.
 
     They are written to --labels or to standard output. Columns unknown to the model are ignored;
@@ -265,63 +155,38 @@ def predict(
     """
     from .. import load
 
-    with session(context) as run:
-        if labels is None and weights is None and not json:
-            labels = run.options["labels"] = "-"
-        with run.outputs([model, data], ("labels", "weights"), record=False):
-            estimator = load(model)
-            table = run.read(data)
-            X = for_model(table, estimator, run.options)
-            ids = row_names(table, one(table, id, "--id"))
-            found = learned = None
-            with run.step(table.name, "predicting"):
-                if hasattr(estimator, "predict"):
-                    found = estimator.predict(X)
-                elif labels is not None:
-                    raise FileError(
-                        f"{model}: is a model of weights without clusters; use --weights"
-                    )
-                if weights is not None:
-                    learned = estimator.predict_weights(X)
-            run.write_table("labels", ids, cluster=found)
-            run.write_table("weights", ids, weight=learned)
-        result: dict[str, Any] = {"rows": len(table)}
-        if found is not None:
-            sizes = np.bincount(found, minlength=estimator._K)
-            result["sizes"] = sizes.tolist()
-            run.terminal.show(_tables.predicted(table, sizes, run.written))
-            if labels is None:
-                result["labels"] = found.tolist()
-        run.document(result=result)
-        return 0
+    options = run.options
+    if options["labels"] is None and options["weights"] is None and not options["json"]:
+        options["labels"] = "-"
+    with run.outputs(("labels", "weights"), record=False):
+        estimator = load(options["model"])
+        table = run.read_data()
+        X = for_model(table, estimator, options)
+        ids = row_names(table, one(table, options["id"], "--id"))
+        found = learned = None
+        with run.step(table.name, "predicting"):
+            if hasattr(estimator, "predict"):
+                found = estimator.predict(X)
+            elif options["labels"] is not None:
+                raise FileError(
+                    f"{options['model']}: is a model of weights without clusters; use --weights"
+                )
+            if options["weights"] is not None:
+                learned = estimator.predict_weights(X)
+        run.write_table("labels", ids, cluster=found)
+        run.write_table("weights", ids, weight=learned)
+    result: dict[str, Any] = {"rows": len(table)}
+    if found is not None:
+        sizes = np.bincount(found, minlength=estimator._K)
+        result["sizes"] = sizes.tolist()
+        run.terminal.show(_tables.predicted(table, sizes, run.written))
+        if options["labels"] is None:
+            result["labels"] = found.tolist()
+    run.document(result=result)
+    return 0
 
 
-def audit(
-    context: typer.Context,
-    data: opt.Data,
-    suspect: opt.Suspect = None,
-    weight_column: opt.WeightColumn = None,
-    drop: opt.Drop = None,
-    keep: opt.Keep = None,
-    report: opt.Report = None,
-    max_categories: opt.MaxCategories = None,
-    category: opt.Category = None,
-    number_scale: opt.NumberScale = "robust",
-    seed: opt.Seed = 0,
-    format: opt.Format = None,
-    no_header: opt.NoHeader = False,
-    separator: opt.Separator = None,
-    encoding: opt.Encoding = "utf-8",
-    missing: opt.Missing = None,
-    variable: opt.Variable = None,
-    max_bytes: opt.MaxBytes = None,
-    blocks: opt.Blocks = False,
-    cache: opt.Cache = None,
-    config: opt.Config = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    debug: opt.Debug = False,
-) -> int:
+def audit(run: Session) -> int:
     """Audit a table before clustering: which columns predict each other, and whether
     decorrelation is worthwhile.
 
@@ -329,81 +194,41 @@ def audit(
     """
     from .. import diagnostics
 
-    with session(context) as run:
-        with run.outputs([data]):
-            study = make_study(run.read(data), run.options)
-            with run.step(study.table.name, "comparing pairs of columns"):
-                found = diagnostics.audit(
-                    study.X,
-                    suspects=study.suspects,
-                    sample_weight=study.sample_weight,
-                    encoder=make_encoder(study, run.options),
-                    random_state=seed,
-                    feature_names=study.feature_names,
-                )
-            run.write_report(found)
-        run.terminal.show(_tables.audit_summary(found, run.written))
-        run.document(audit=_tables.plain(found))
-        return 0
+    with run.outputs():
+        study = make_study(run.read_data(), run.options)
+        with run.step(study.table.name, "comparing pairs of columns"):
+            found = diagnostics.audit(
+                study.X,
+                suspects=study.suspects,
+                sample_weight=study.sample_weight,
+                encoder=make_encoder(study, run.options),
+                random_state=run.options["seed"],
+                feature_names=study.feature_names,
+            )
+        run.write_report(found)
+    run.terminal.show(_tables.audit_summary(found, run.written))
+    run.document(audit=_tables.plain(found))
+    return 0
 
 
-def compare(
-    context: typer.Context,
-    data: opt.Data,
-    clusters: opt.Clusters = 8,
-    suspect: opt.Suspect = None,
-    weight_column: opt.WeightColumn = None,
-    drop: opt.Drop = None,
-    keep: opt.Keep = None,
-    report: opt.Report = None,
-    balance_strength: opt.BalanceStrength = None,
-    spread_strength: opt.SpreadStrength = None,
-    min_effective_sample_size: opt.MinEffectiveSampleSize = None,
-    margin: opt.Margin = None,
-    bins: opt.Bins = 5,
-    tol: opt.Tol = None,
-    threads: opt.Threads = None,
-    cluster_on: opt.ClusterOn = "non_suspects",
-    adjust: opt.Adjust = "auto",
-    init: opt.Init = "partition",
-    n_init: opt.NInit = None,
-    max_iter: opt.MaxIter = 100,
-    max_categories: opt.MaxCategories = None,
-    category: opt.Category = None,
-    number_scale: opt.NumberScale = "robust",
-    seed: opt.Seed = 0,
-    format: opt.Format = None,
-    no_header: opt.NoHeader = False,
-    separator: opt.Separator = None,
-    encoding: opt.Encoding = "utf-8",
-    missing: opt.Missing = None,
-    variable: opt.Variable = None,
-    max_bytes: opt.MaxBytes = None,
-    blocks: opt.Blocks = False,
-    cache: opt.Cache = None,
-    config: opt.Config = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    debug: opt.Debug = False,
-) -> int:
+def compare(run: Session) -> int:
     """Compare DCKM with baselines on the same table.
 
     Baselines: k-means, k-means with suspects dropped or regressed out, two-step methods.
     """
     from .. import DCKM, diagnostics
 
-    with session(context) as run:
-        with run.outputs([data]):
-            study = make_study(run.read(data), run.options)
-            model = make_estimator(DCKM, study, _resolve_adjust(run, study))
-            with run.step(study.table.name, "fitting each method", progress=True):
-                found = diagnostics.compare(
-                    study.X,
-                    sample_weight=study.sample_weight,
-                    feature_names=study.feature_names,
-                    **model.get_params(deep=False),
-                )
-            run.write_report(found)
-        run.terminal.show(_tables.comparison_summary(found, run.written))
-        run.document(comparison=_tables.plain(found))
-        return 0
+    with run.outputs():
+        study = make_study(run.read_data(), run.options)
+        model = make_estimator(DCKM, study, _resolve_adjust(run, study))
+        with run.step(study.table.name, "fitting each method", progress=True):
+            found = diagnostics.compare(
+                study.X,
+                sample_weight=study.sample_weight,
+                feature_names=study.feature_names,
+                **model.get_params(deep=False),
+            )
+        run.write_report(found)
+    run.terminal.show(_tables.comparison_summary(found, run.written))
+    run.document(comparison=_tables.plain(found))
+    return 0

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from .._io import FileError
-from . import _options as opt
 from . import _tables
-from ._session import session
+from ._session import Session
 
 KINDS = 4
 # Adjusted Rand index in the population and in the sample, and two numbers about learned weights.
@@ -27,22 +25,7 @@ EXPLANATION = (
 )
 
 
-def demo(
-    context: typer.Context,
-    report: Annotated[
-        str, typer.Option(metavar="FILE", help="Report of the last fit: .html, .md or .json.")
-    ] = "unskew-demo.html",
-    rate: Annotated[
-        float, typer.Option(help="Association of site and kind in the sample, below 1.")
-    ] = 0.8,
-    rows: Annotated[int, typer.Option(help="Number of patients in a sample.")] = 2000,
-    samples: Annotated[int, typer.Option(help="Number of simulated samples to average over.")] = 3,
-    seed: Annotated[int, typer.Option(help="Seed of the first sample.")] = 0,
-    config: opt.Config = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    debug: opt.Debug = False,
-) -> int:
+def demo(run: Session) -> int:
     """Compare seven methods on simulated data with one biased column.
 
     Patients of four kinds at four sites. Site and kind are associated in the sample and
@@ -52,46 +35,46 @@ def demo(
     from ..diagnostics import diagnose
     from ..simulate import make_site_footprint
 
-    with session(context) as run:
-        if samples < 1:
-            raise FileError(f"--samples {samples} should be >= 1")
-        begin, results = time.monotonic(), []
-        with run.outputs([], record=False):
-            for number in range(samples):
-                words = f"sample {number + 1} of {samples}: simulating, seven methods"
-                with run.step("demo", words):
-                    data = make_site_footprint(rows, rate=rate, random_state=seed + number)
-                    found, model, frame = score_methods(data, seed + number)
-                results.append(found)
-            with run.step("demo", "computing diagnostics"):
-                diagnosed = diagnose(model, frame)
-            run.write_report(diagnosed)
-        means = {
-            method: [_mean(found[method][i] for found in results) for i in range(len(SCORES))]
-            for method in results[0]
-        }
-        seconds = time.monotonic() - begin
-        of = f"mean of {samples} samples" if samples > 1 else "one sample"
-        before = (
-            f"{rows:,} patients, {KINDS} kinds, {KINDS} sites. Site and kind are associated in the "
-            f"sample (rate {rate:g}) and independent in the population. Only `site` is named.\n"
-            f"Agreement with the true kinds (adjusted Rand index, 1 = perfect), {of}:\n"
-        )
-        ending = _tables.facts(
-            ("verdict", _tables.verdict_line(diagnosed.verdict)),
-            ("report", run.written["report"]),
-            ("time", f"{seconds:.0f} s"),
-        )
-        run.terminal.show(Group(before, scores_table(means), EXPLANATION, ending))
-        run.document(
-            rows=rows,
-            rate=rate,
-            samples=samples,
-            methods=[{"method": n, **dict(zip(SCORES, values))} for n, values in means.items()],
-            verdict=_tables.plain(diagnosed.verdict),
-            seconds=round(seconds, 1),
-        )
-        return 0
+    rate, rows, samples, seed = (run.options[n] for n in ("rate", "rows", "samples", "seed"))
+    if samples < 1:
+        raise FileError(f"--samples {samples} should be >= 1")
+    begin, results = time.monotonic(), []
+    with run.outputs(record=False):
+        for number in range(samples):
+            words = f"sample {number + 1} of {samples}: simulating, seven methods"
+            with run.step("demo", words):
+                data = make_site_footprint(rows, rate=rate, random_state=seed + number)
+                found, model, frame = score_methods(data, seed + number)
+            results.append(found)
+        with run.step("demo", "computing diagnostics"):
+            diagnosed = diagnose(model, frame)
+        run.write_report(diagnosed)
+    means = {
+        method: [_mean(found[method][i] for found in results) for i in range(len(SCORES))]
+        for method in results[0]
+    }
+    seconds = time.monotonic() - begin
+    of = f"mean of {samples} samples" if samples > 1 else "one sample"
+    before = (
+        f"{rows:,} patients, {KINDS} kinds, {KINDS} sites. Site and kind are associated in the "
+        f"sample (rate {rate:g}) and independent in the population. Only `site` is named.\n"
+        f"Agreement with the true kinds (adjusted Rand index, 1 = perfect), {of}:\n"
+    )
+    ending = _tables.facts(
+        ("verdict", _tables.verdict_line(diagnosed.verdict)),
+        ("report", run.written["report"]),
+        ("time", f"{seconds:.0f} s"),
+    )
+    run.terminal.show(Group(before, scores_table(means), EXPLANATION, ending))
+    run.document(
+        rows=rows,
+        rate=rate,
+        samples=samples,
+        methods=[{"method": n, **dict(zip(SCORES, values))} for n, values in means.items()],
+        verdict=_tables.plain(diagnosed.verdict),
+        seconds=round(seconds, 1),
+    )
+    return 0
 
 
 def _mean(values: Any) -> float | None:

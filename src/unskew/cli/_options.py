@@ -1,7 +1,11 @@
-"""Options that several commands share, as annotations of their parameters."""
+"""Options of the commands, in groups that several commands share.
+
+A group is a list of parameters of a function, as typer reads them from a signature.
+"""
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -9,66 +13,37 @@ import typer
 
 from ._config import use_config
 
-
-def _option(panel: str | None, text: str, *flags: str, **settings: Any) -> Any:
-    """An option in a panel of the help page; without flags, the flag is the parameter's name."""
-    return typer.Option(*flags, help=text, rich_help_panel=panel, **settings)
+Parameters = list[inspect.Parameter]
 
 
-_general = partial(_option, None)
-_columns = partial(_option, "Columns", metavar="COLUMN")
-_method = partial(_option, "Method")
-_reading = partial(_option, "Reading")
-_output = partial(_option, "Outputs", metavar="FILE")
-_check = partial(_option, "Checks")
-_run = partial(_option, "Run")
+def parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=default, annotation=kind)
 
-Names = list[str] | None  # an option that may be given several times
 
-Data = Annotated[
-    str, typer.Argument(metavar="DATA", help="A table; - is standard input.", show_default=False)
-]
-StoredModel = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL", help="File of fit --model or weigh --model.", show_default=False
-    ),
-]
+def argument(name: str, text: str) -> inspect.Parameter:
+    about = typer.Argument(metavar=name.upper(), help=text, show_default=False)
+    return parameter(name, Annotated[str, about])
 
-# ---------------------------------------------------------------------------------------- columns
-Suspect = Annotated[
-    Names,
-    _columns(
-        "Nuisance (batch) column through which the bias came in: site, scanner, channel. "
-        "Repeatable; * as in --drop. Without suspects all pairs of columns are decorrelated.",
-        *("--suspect", "-s"),
-    ),
-]
-WeightColumn = Annotated[
-    str | None,
-    _columns(
-        "Design weights: weight 2 equals the row twice, weight 0 an absent row.",
-        *("--weight-column", "-w"),
-    ),
-]
-Drop = Annotated[
-    Names,
-    _columns("Exclude this column. Repeatable; * matches any characters: --drop 'id*'."),
-]
-Keep = Annotated[
-    Names,
-    _columns(
-        "Use these columns (and the suspects) only. Repeatable; * as in --drop.",
-        *("--keep", "--columns"),
-    ),
-]
-Id = Annotated[
-    str | None,
-    _columns("Row identifier in the outputs; not analysed. Default: row number from 1."),
-]
 
-# ----------------------------------------------------------------------------------------- method
-Clusters = Annotated[int, _general("Number of clusters.", "--clusters", "-k")]
+def option(kind: Any, default: Any, text: str, *flags: str, **settings: Any) -> tuple:
+    """An option of a group; without flags, its flag is its name."""
+    return kind, default, partial(typer.Option, *flags, help=text, **settings)
+
+
+flag = partial(option, bool, False)
+text = partial(option, str | None, None)
+number = partial(option, float | None, None)
+integer = partial(option, int | None, None)
+names = partial(option, list[str] | None, None)  # may be given several times
+
+
+def group(panel: str | None, **options: tuple) -> Parameters:
+    """Options by name, in a panel of the help page."""
+    return [
+        parameter(name, Annotated[kind, make(rich_help_panel=panel)], default)
+        for name, (kind, default, make) in options.items()
+    ]
 
 
 def number_or_auto(value: Any) -> Any:
@@ -80,176 +55,211 @@ def number_or_auto(value: Any) -> Any:
         raise typer.BadParameter(f"{value!r} should be an integer or auto.") from None
 
 
-ClustersOrAuto = Annotated[
-    str,
-    _general(
+DATA = argument("data", "A table; - is standard input.")
+MODEL_FILE = argument("model", "File of fit --model or weigh --model.")
+
+CLUSTERS = group(None, clusters=option(int, 8, "Number of clusters.", "--clusters", "-k"))
+CLUSTERS_OR_AUTO = group(
+    None,
+    clusters=option(
+        str,
+        "8",
         "Number of clusters; auto: selected from 2 to 12 (with --runs).",
         *("--clusters", "-k"),
         metavar="NUMBER",
         parser=number_or_auto,
     ),
-]
-Runs = Annotated[
-    int,
-    _method(
-        "Number of runs of a consensus (20 is a good value), which gives more stable "
-        "clusters and a confidence for each row. 0: one fit with --n-init initializations."
+)
+RUNS = group(
+    "Method",
+    runs=option(
+        int,
+        0,
+        "Number of runs of a consensus (20 is a good value), which gives more stable clusters and "
+        "a confidence for each row. 0: one fit with --n-init initializations.",
     ),
-]
-BalanceStrength = Annotated[
-    float | None,
-    _method("Strength of the balance term. Default: 1 with suspects, else 0.2 (weigh: 1)."),
-]
-SpreadStrength = Annotated[
-    float | None,
-    _method("Penalty on unequal weights. Default: 0.1 with suspects, else 0.3 (weigh: 0.1)."),
-]
-MinEffectiveSampleSize = Annotated[
-    float | None,
-    _method(
+)
+SUSPECTS = group(
+    "Columns",
+    suspect=names(
+        "Nuisance (batch) column through which the bias came in: site, scanner, channel. "
+        "Repeatable; * as in --drop. Without suspects all pairs of columns are decorrelated.",
+        *("--suspect", "-s"),
+        metavar="COLUMN",
+    ),
+    weight_column=text(
+        "Design weights: weight 2 equals the row twice, weight 0 an absent row.",
+        *("--weight-column", "-w"),
+        metavar="COLUMN",
+    ),
+)
+COLUMNS = group(
+    "Columns",
+    drop=names(
+        "Exclude this column. Repeatable; * matches any characters: --drop 'id*'.",
+        metavar="COLUMN",
+    ),
+    keep=names(
+        "Use these columns (and the suspects) only. Repeatable; * as in --drop.",
+        *("--keep", "--columns"),
+        metavar="COLUMN",
+    ),
+)
+IDS = group(
+    "Columns",
+    id=text(
+        "Row identifier in the outputs; not analysed. Default: row number from 1.",
+        metavar="COLUMN",
+    ),
+)
+WEIGHTING = group(
+    "Method",
+    balance_strength=number(
+        "Strength of the balance term. Default: 1 with suspects, else 0.2 (weigh: 1)."
+    ),
+    spread_strength=number(
+        "Penalty on unequal weights. Default: 0.1 with suspects, else 0.3 (weigh: 0.1)."
+    ),
+    min_effective_sample_size=number(
         "Lower bound on the effective sample size, as a share of the rows; a constraint of the "
         "fit.",
         metavar="SHARE",
     ),
-]
-Margin = Annotated[
-    Names,
-    _method(
+    margin=names(
         "Known population share of a value of column C: race:White=0.64. Repeatable.",
         metavar="C:VALUE=SHARE",
     ),
-]
-Bins = Annotated[int, _method("Number of quantile bins of a numeric column.")]
-Tol = Annotated[
-    float | None,
-    _method(
-        "Tolerance: stop when an iteration improves the objective by less than this. "
-        "Default: 1e-4, with --runs 1e-3."
+    bins=option(int, 5, "Number of quantile bins of a numeric column."),
+    tol=number(
+        "Tolerance: stop when an iteration improves the objective by less than this. Default: "
+        "1e-4, with --runs 1e-3."
     ),
-]
-Threads = Annotated[
-    int | None,
-    _method("Number of threads. Default: one per core. The result does not depend on it."),
-]
-ClusterOn = Annotated[
-    Literal["non_suspects", "all"],
-    _method("Columns of the distance: non_suspects, or all (suspects included).", metavar="WORD"),
-]
-Adjust = Annotated[
-    Literal["auto", "weights", "effects", "both"],
-    _method(
-        "How bias is corrected: weights; effects (of the suspects on other columns are "
-        "removed); both; auto (weights, with --runs both).",
+    threads=integer("Number of threads. Default: one per core. The result does not depend on it."),
+)
+CLUSTERING = group(
+    "Method",
+    cluster_on=option(
+        Literal["non_suspects", "all"],
+        "non_suspects",
+        "Columns of the distance: non_suspects, or all (suspects included).",
         metavar="WORD",
     ),
-]
-Init = Annotated[
-    Literal["partition", "random", "k-means++", "principal"],
-    _method("Initialization: partition, random, k-means++ or principal.", metavar="WORD"),
-]
-NInit = Annotated[
-    int | None,
-    _method("Number of random initializations. Default: 10, with --runs 1 per run."),
-]
-MaxIter = Annotated[int, _method("Maximum number of iterations.")]
-MaxCategories = Annotated[
-    int | None, _method("Keep at most this many values of a category and pool the others.")
-]
-Category = Annotated[
-    Names,
-    _method(
+    adjust=option(
+        Literal["auto", "weights", "effects", "both"],
+        "auto",
+        "How bias is corrected: weights; effects (of the suspects on other columns are removed); "
+        "both; auto (weights, with --runs both).",
+        metavar="WORD",
+    ),
+    init=option(
+        Literal["partition", "random", "k-means++", "principal"],
+        "partition",
+        "Initialization: partition, random, k-means++ or principal.",
+        metavar="WORD",
+    ),
+    n_init=integer("Number of random initializations. Default: 10, with --runs 1 per run."),
+    max_iter=option(int, 100, "Maximum number of iterations."),
+)
+ITERATIONS = group("Method", max_iter=option(int, 200, "Maximum number of iterations."))
+ENCODING = group(
+    "Method",
+    max_categories=integer("Keep at most this many values of a category and pool the others."),
+    category=names(
         "Treat this numeric column as categorical. Repeatable; * as in --drop.", metavar="COLUMN"
     ),
-]
-NumberScale = Annotated[
-    Literal["robust", "sd", "none"],
-    _method("Scaling of numeric columns: robust (by quartiles), sd, none.", metavar="WORD"),
-]
-Seed = Annotated[int, _method("Seed of the random number generator.")]
-
-# ---------------------------------------------------------------------------------------- reading
-Format = Annotated[
-    str | None,
-    _reading(
-        "csv, tsv, jsonl, parquet, feather, npy, npz, mat or svmlight. Default: by the "
-        "suffix; csv for standard input."
+    number_scale=option(
+        Literal["robust", "sd", "none"],
+        "robust",
+        "Scaling of numeric columns: robust (by quartiles), sd, none.",
+        metavar="WORD",
     ),
-]
-NoHeader = Annotated[
-    bool, _reading("The first line is data; columns are named c0, c1, ...", "--no-header")
-]
-Separator = Annotated[
-    str | None,
-    _reading("Separator of csv. Default: the most frequent of , ; and tab in the first line."),
-]
-Encoding = Annotated[str, _reading("Encoding of text files, for example latin-1.")]
-Missing = Annotated[
-    Names,
-    _reading(
+)
+SEED = group("Method", seed=option(int, 0, "Seed of the random number generator."))
+READING = group(
+    "Reading",
+    format=text(
+        "csv, tsv, jsonl, parquet, feather, npy, npz, mat or svmlight. Default: by the suffix; csv "
+        "for standard input."
+    ),
+    no_header=flag("The first line is data; columns are named c0, c1, ...", "--no-header"),
+    separator=text(
+        "Separator of csv. Default: the most frequent of , ; and tab in the first line."
+    ),
+    encoding=option(str, "utf-8", "Encoding of text files, for example latin-1."),
+    missing=names(
         "Additional marker of missing values, besides empty, NA, N/A, NaN and null. Repeatable.",
         metavar="WORD",
     ),
-]
-Variable = Annotated[str | None, _reading("Name of the matrix in a mat or npz file.")]
-MaxBytes = Annotated[
-    int | None,
-    _reading(
+    variable=text("Name of the matrix in a mat or npz file."),
+    max_bytes=integer(
         "Maximum decompressed size of a gz, npz or mat file. Default: 64 MiB, or 100 times its "
         "size.",
         min=1,
     ),
-]
-Blocks = Annotated[
-    bool,
-    _reading(
-        "For data larger than memory: read parquet or npy block by block in each pass. "
-        "Always used for a folder of parquet files.",
+    blocks=flag(
+        "For data larger than memory: read parquet or npy block by block in each pass. Always used "
+        "for a folder of parquet files.",
         "--blocks",
     ),
-]
-Cache = Annotated[
-    str | None,
-    _reading(
+    cache=text(
         "Folder that caches encoded blocks of parquet between passes, which is many times faster "
         "than decoding them again. Emptied at the end.",
         metavar="FOLDER",
     ),
-]
-
-# ---------------------------------------------------------------------------- outputs, checks, run
-Report = Annotated[str | None, _output("Report: .html, .md or .json.")]
-Labels = Annotated[
-    str | None,
-    _output("Cluster of each row: .csv, .tsv, .jsonl, .parquet, .feather; - is standard output."),
-]
-Weights = Annotated[str | None, _output("Weight of each row; as --labels.")]
-Model = Annotated[str | None, _output("Fitted model, for predict: .skops.")]
-FailBelow = Annotated[
-    float | None,
-    _check("Exit code 1 if the effective sample size is below this share.", metavar="SHARE"),
-]
-FailOn = Annotated[
-    Literal["harmed", "no-effect"] | None,
-    _check("Exit code 1 if the verdict is this or worse: harmed or no-effect.", metavar="WORD"),
-]
-Checkpoint = Annotated[
-    str | None,
-    _run(
-        "Save the state of the fit once a minute; after an interruption the same command "
-        "resumes there, with the same result. The file is removed at the end.",
+)
+REPORT = group("Outputs", report=text("Report: .html, .md or .json.", metavar="FILE"))
+LABELS = group(
+    "Outputs",
+    labels=text(
+        "Cluster of each row: .csv, .tsv, .jsonl, .parquet, .feather; - is standard output.",
         metavar="FILE",
     ),
-]
-Config = Annotated[
-    str | None,
-    _run(
+)
+WEIGHTS = group("Outputs", weights=text("Weight of each row; as --labels.", metavar="FILE"))
+MODEL = group("Outputs", model=text("Fitted model, for predict: .skops.", metavar="FILE"))
+CHECKS = group(
+    "Checks",
+    fail_below=number(
+        "Exit code 1 if the effective sample size is below this share.", metavar="SHARE"
+    ),
+    fail_on=option(
+        Literal["harmed", "no-effect"] | None,
+        None,
+        "Exit code 1 if the verdict is this or worse: harmed or no-effect.",
+        metavar="WORD",
+    ),
+)
+CHECKPOINT = group(
+    "Run",
+    checkpoint=text(
+        "Save the state of the fit once a minute; after an interruption the same command resumes "
+        "there, with the same result. The file is removed at the end.",
+        metavar="FILE",
+    ),
+)
+RUN = group(
+    "Run",
+    config=text(
         "Options from a TOML file (clusters = 5 for -k 5); the command line takes precedence. "
         "Paths are relative to its folder.",
         metavar="FILE",
         is_eager=True,
         callback=use_config,
     ),
-]
-Json = Annotated[bool, _run("One JSON document on standard output.", "--json")]
-Quiet = Annotated[bool, _run("Print errors only.", "--quiet", "-q")]
-Debug = Annotated[bool, _run("Show the traceback of an error.", "--debug")]
+    json=flag("One JSON document on standard output.", "--json"),
+    quiet=flag("Print errors only.", "--quiet", "-q"),
+    debug=flag("Show the traceback of an error.", "--debug"),
+)
+DEMO = group(
+    None,
+    report=option(
+        str,
+        "unskew-demo.html",
+        "Report of the last fit: .html, .md or .json.",
+        metavar="FILE",
+    ),
+    rate=option(float, 0.8, "Association of site and kind in the sample, below 1."),
+    rows=option(int, 2000, "Number of patients in a sample."),
+    samples=option(int, 3, "Number of simulated samples to average over."),
+    seed=option(int, 0, "Seed of the first sample."),
+)

@@ -7,13 +7,14 @@ import os
 import sys
 import tomllib
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from .._io import (
+    Content,
     FileError,
     Outputs,
     is_special,
@@ -99,7 +100,8 @@ class Session:
         self._outputs = Outputs()
 
     # --------------------------------------------------------------------------------- inputs
-    def read(self, source: str) -> Table:
+    def read_data(self) -> Table:
+        source = self.options["data"]
         with self.terminal.working(f"reading {'standard input' if source == '-' else source}"):
             table = read(source, self.options)
         self.tables.append(table)
@@ -122,13 +124,13 @@ class Session:
 
     # -------------------------------------------------------------------------------- outputs
     @contextlib.contextmanager
-    def outputs(
-        self, inputs: list[str], names: tuple[str, ...] = OUTPUTS, record: bool = True
-    ) -> Iterator[None]:
+    def outputs(self, names: tuple[str, ...] = OUTPUTS, *, record: bool = True) -> Iterator[None]:
         """Check every output before the computation; all files are moved into place at the end."""
-        given = {n: self.options[n] for n in names if self.options.get(n) is not None}
+        values = {n: path for n, path in self.options.items() if path is not None}
+        given = {name: values[name] for name in names if name in values}
+        inputs = [values[n] for n in ("data", "model", "config") if n in values and n not in given]
         config = self.options["config"]
-        with Outputs((*inputs, *([config] if config else []))) as self._outputs:
+        with Outputs(tuple(inputs)) as self._outputs:
             if self.options["json"]:
                 self._outputs.claim("-", "--json")
             for name, path in given.items():
@@ -174,7 +176,7 @@ class Session:
                 "other options; rename the output or the --config file"
             )
 
-    def write(self, name: str, content: bytes | str | Callable[[Path], Any]) -> None:
+    def write(self, name: str, content: Content) -> None:
         """Write the output of the option `name`."""
         path = self.options[name]
         self._outputs.write(path, content)
