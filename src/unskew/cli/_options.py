@@ -36,6 +36,10 @@ text = partial(option, str | None, None)
 number = partial(option, float | None, None)
 integer = partial(option, int | None, None)
 names = partial(option, list[str] | None, None)  # may be given several times
+column = partial(text, metavar="COLUMN")
+columns = partial(names, metavar="COLUMN")
+path = partial(text, metavar="FILE")
+word = partial(option, metavar="WORD")
 
 
 def group(panel: str | None, **options: tuple) -> Parameters:
@@ -81,36 +85,27 @@ RUNS = group(
 )
 SUSPECTS = group(
     "Columns",
-    suspect=names(
+    suspect=columns(
         "Nuisance (batch) column through which the bias came in: site, scanner, channel. "
         "Repeatable; * as in --drop. Without suspects all pairs of columns are decorrelated.",
         *("--suspect", "-s"),
-        metavar="COLUMN",
     ),
-    weight_column=text(
+    weight_column=column(
         "Design weights: weight 2 equals the row twice, weight 0 an absent row.",
         *("--weight-column", "-w"),
-        metavar="COLUMN",
     ),
 )
 COLUMNS = group(
     "Columns",
-    drop=names(
-        "Exclude this column. Repeatable; * matches any characters: --drop 'id*'.",
-        metavar="COLUMN",
-    ),
-    keep=names(
+    drop=columns("Exclude this column. Repeatable; * matches any characters: --drop 'id*'."),
+    keep=columns(
         "Use these columns (and the suspects) only. Repeatable; * as in --drop.",
         *("--keep", "--columns"),
-        metavar="COLUMN",
     ),
 )
 IDS = group(
     "Columns",
-    id=text(
-        "Row identifier in the outputs; not analysed. Default: row number from 1.",
-        metavar="COLUMN",
-    ),
+    id=column("Row identifier in the outputs; not analysed. Default: row number from 1."),
 )
 WEIGHTING = group(
     "Method",
@@ -138,24 +133,21 @@ WEIGHTING = group(
 )
 CLUSTERING = group(
     "Method",
-    cluster_on=option(
+    cluster_on=word(
         Literal["non_suspects", "all"],
         "non_suspects",
         "Columns of the distance: non_suspects, or all (suspects included).",
-        metavar="WORD",
     ),
-    adjust=option(
+    adjust=word(
         Literal["auto", "weights", "effects", "both"],
         "auto",
         "How bias is corrected: weights; effects (of the suspects on other columns are removed); "
         "both; auto (weights, with --runs both).",
-        metavar="WORD",
     ),
-    init=option(
+    init=word(
         Literal["partition", "random", "k-means++", "principal"],
         "partition",
         "Initialization: partition, random, k-means++ or principal.",
-        metavar="WORD",
     ),
     n_init=integer("Number of random initializations. Default: 10, with --runs 1 per run."),
     max_iter=option(int, 100, "Maximum number of iterations."),
@@ -164,14 +156,11 @@ ITERATIONS = group("Method", max_iter=option(int, 200, "Maximum number of iterat
 ENCODING = group(
     "Method",
     max_categories=integer("Keep at most this many values of a category and pool the others."),
-    category=names(
-        "Treat this numeric column as categorical. Repeatable; * as in --drop.", metavar="COLUMN"
-    ),
-    number_scale=option(
+    category=columns("Treat this numeric column as categorical. Repeatable; * as in --drop."),
+    number_scale=word(
         Literal["robust", "sd", "none"],
         "robust",
         "Scaling of numeric columns: robust (by quartiles), sd, none.",
-        metavar="WORD",
     ),
 )
 SEED = group("Method", seed=option(int, 0, "Seed of the random number generator."))
@@ -207,42 +196,38 @@ READING = group(
         metavar="FOLDER",
     ),
 )
-REPORT = group("Outputs", report=text("Report: .html, .md or .json.", metavar="FILE"))
+REPORT = group("Outputs", report=path("Report: .html, .md or .json."))
 LABELS = group(
     "Outputs",
-    labels=text(
-        "Cluster of each row: .csv, .tsv, .jsonl, .parquet, .feather; - is standard output.",
-        metavar="FILE",
+    labels=path(
+        "Cluster of each row: .csv, .tsv, .jsonl, .parquet, .feather; - is standard output."
     ),
 )
-WEIGHTS = group("Outputs", weights=text("Weight of each row; as --labels.", metavar="FILE"))
-MODEL = group("Outputs", model=text("Fitted model, for predict: .skops.", metavar="FILE"))
+WEIGHTS = group("Outputs", weights=path("Weight of each row; as --labels."))
+MODEL = group("Outputs", model=path("Fitted model, for predict: .skops."))
 CHECKS = group(
     "Checks",
     fail_below=number(
         "Exit code 1 if the effective sample size is below this share.", metavar="SHARE"
     ),
-    fail_on=option(
+    fail_on=word(
         Literal["harmed", "no-effect"] | None,
         None,
         "Exit code 1 if the verdict is this or worse: harmed or no-effect.",
-        metavar="WORD",
     ),
 )
 CHECKPOINT = group(
     "Run",
-    checkpoint=text(
+    checkpoint=path(
         "Save the state of the fit once a minute; after an interruption the same command resumes "
-        "there, with the same result. The file is removed at the end.",
-        metavar="FILE",
+        "there, with the same result. The file is removed at the end."
     ),
 )
 RUN = group(
     "Run",
-    config=text(
+    config=path(
         "Options from a TOML file (clusters = 5 for -k 5); the command line takes precedence. "
         "Paths are relative to its folder.",
-        metavar="FILE",
         is_eager=True,
         callback=use_config,
     ),
