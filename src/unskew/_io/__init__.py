@@ -1,7 +1,8 @@
 """Reading of tables in many formats, and atomic writing of files.
 
 `_text.py` reads csv, tsv and jsonl, `_read.py` the other formats, `_write.py` writes a temporary
-file in the target folder and renames it, so that a partial file is never visible.
+file in the target folder and renames it, so that a partial file is never visible. `_formats.py` has
+the suffixes of both.
 """
 
 from ._archive import ArchiveError, check_archive, check_npy, check_npz, expansion_limit

@@ -90,20 +90,16 @@ def make_study(table: Table, options: dict[str, Any]) -> Study:
     weight = one(table, options["weight_column"], "--weight-column")
     id_column = one(table, options.get("id"), "--id")
     suspects = find(table, options["suspect"], "--suspect")
-    chosen = chosen_columns(table, options)
-    for name in suspects:
-        for flag, taken in (
-            ("--weight-column", name == weight),
-            ("--id", name == id_column),
-            ("--drop", name in find(table, options["drop"], "--drop")),
-        ):
-            if taken:
+    for flag, taken in (
+        ("--weight-column", {weight}),
+        ("--id", {id_column}),
+        ("--drop", set(find(table, options["drop"], "--drop"))),
+    ):
+        for name in suspects:
+            if name in taken:
                 raise FileError(f"{table.name}: column {name!r} is --suspect and {flag} at once")
-    names = [
-        name
-        for name in table.names
-        if (name in chosen or name in suspects) and name not in (weight, id_column)
-    ]
+    chosen = chosen_columns(table, options).union(suspects) - {weight, id_column}
+    names = [name for name in table.names if name in chosen]
     if not names:
         raise FileError(f"{table.name}: no column remains to be analysed")
     if suspects and len(suspects) == len(names):
