@@ -21,14 +21,14 @@ def parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> i
     return inspect.Parameter(name, keyword, default=default, annotation=kind)
 
 
-def argument(name: str, text: str) -> inspect.Parameter:
-    about = typer.Argument(metavar=name.upper(), help=text, show_default=False)
-    return parameter(name, Annotated[str, about])
+def argument(name: str, about: str) -> inspect.Parameter:
+    made = typer.Argument(metavar=name.upper(), help=about, show_default=False)
+    return parameter(name, Annotated[str, made])
 
 
-def option(kind: Any, default: Any, text: str, *flags: str, **settings: Any) -> tuple:
+def option(kind: Any, default: Any, about: str, *flags: str, **settings: Any) -> tuple:
     """An option of a group; without flags, its flag is its name."""
-    return kind, default, partial(typer.Option, *flags, help=text, **settings)
+    return kind, default, partial(typer.Option, *flags, help=about, **settings)
 
 
 flag = partial(option, bool, False)
