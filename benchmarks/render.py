@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import html
 import io
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from unskew._io import write_atomic
 
 
 class ResultTable(NamedTuple):
@@ -82,28 +83,21 @@ def to_html(title: str, intro: str, tables: Sequence[ResultTable]) -> str:
 
 
 def save_text(path: Path, text: str) -> Path:
-    return _save(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, text)
+    return path
 
 
 def save_figure(path: Path, figure: Any) -> Path:
     # No date in the file, so that it is reproducible.
     metadata = {"Date": None} if path.suffix == ".svg" else None
-    return _save(
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(
         path,
         lambda temporary: figure.savefig(
             temporary, dpi=150, bbox_inches="tight", format=path.suffix[1:], metadata=metadata
         ),
     )
-
-
-def _save(path: Path, write: Callable[[Path], Any]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        write(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
     return path
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import sys
 import time
@@ -20,6 +19,7 @@ import scipy
 import sklearn
 
 import unskew
+from unskew._io import write_atomic
 from unskew._parallel import one_blas_thread
 
 
@@ -92,16 +92,11 @@ def perform(task: Task) -> list[dict]:
 
 
 def write_rows(rows: list[dict], path: Path) -> None:
-    """Write a Parquet file atomically (temporary name, then renamed)."""
+    """Write a Parquet file atomically."""
     import polars as pl
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        pl.DataFrame(rows, infer_schema_length=None).write_parquet(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomic(path, pl.DataFrame(rows, infer_schema_length=None).write_parquet)
 
 
 def read_rows(folder: Path, tasks: Iterable[Task]):

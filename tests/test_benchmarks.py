@@ -10,6 +10,7 @@ pl = pytest.importorskip("polars")
 
 from benchmarks import cases, defaults, methods, paper, render, runner, selection  # noqa: E402
 from benchmarks.__main__ import main  # noqa: E402
+from unskew._io import FileError  # noqa: E402
 from unskew.metrics import adjusted_rand_score  # noqa: E402
 
 needs_data = pytest.mark.skipif(
@@ -71,7 +72,7 @@ def test_a_crash_while_writing_leaves_the_old_file_whole(tmp_path, monkeypatch):
         raise OSError("No space left on device")
 
     monkeypatch.setattr(pl.DataFrame, "write_parquet", full_disk)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(FileError, match=r"x\.parquet: cannot be written: no space left"):
         runner.write_rows([{"a": 2}], path)
     assert list(tmp_path.iterdir()) == [path]
     assert pl.read_parquet(path)["a"].to_list() == [1]

@@ -334,6 +334,13 @@ def test_bad_input_is_one_line_and_exit_code_two(home, unskew, name, content, wo
     assert words in one_line(err)
 
 
+def test_the_limit_on_unpacked_data_is_named_as_the_option(home, unskew):
+    Path("a.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 100))
+    code, _, err = unskew("fit", "a.csv.gz", "--max-bytes", "100")
+    assert code == 2
+    assert "exceeds the limit of 100; increase --max-bytes to read it" in one_line(err)
+
+
 def test_debug_shows_the_traceback(home, unskew):
     code, _, err = unskew("fit", "gone.csv", "--debug")
     assert code == 2
@@ -358,9 +365,9 @@ def labels_of_csv(frame, tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.tsv", "a.jsonl", "a.parquet", "a.feather"])
 def test_the_format_does_not_change_the_answer(home, unskew, frame, name, labels_of_csv):
-    from unskew._io import write_table
+    from unskew._io import table_bytes, write_atomic
 
-    write_table(name, frame.to_dict(as_series=False))
+    write_atomic(name, table_bytes(name, frame.to_dict(as_series=False)))
     code, out, err = unskew("fit", name, *BY_SITE, "--labels", "-")
     assert code == 0, err
     assert out == labels_of_csv
@@ -413,6 +420,33 @@ def test_standard_input_and_output(home, unskew, monkeypatch):
     assert len(out.splitlines()) == 161
     assert "verdict" in err
     assert sorted(os.listdir()) == ["data.csv"]
+
+
+def test_options_reach_the_estimator_and_else_its_defaults_hold(home, unskew, rng, monkeypatch):
+    from unskew import DCKM, ConsensusDCKM, DecorrelationWeights
+
+    seen = []
+
+    def fit(self, X, y=None, sample_weight=None):
+        seen.append((type(self), self.get_params()))
+        raise ValueError("this test does not fit")
+
+    for kind in (DCKM, ConsensusDCKM, DecorrelationWeights):
+        monkeypatch.setattr(kind, "fit", fit)
+    np.save("X.npy", rng.normal(size=(60, 4)))
+    asked = ["--n-init", "2", "--tol", "1e-5", "--bins", "7", "--threads", "1", "--seed", "4"]
+    given = {"n_init": 2, "tol": 1e-5, "n_bins": 7, "n_threads": 1, "random_state": 4}
+    for arguments, expected in [
+        (["fit", "-k", "3"], DCKM(3, random_state=0)),
+        (["fit", "-k", "3", "--runs", "5"], ConsensusDCKM(3, n_runs=5, random_state=0)),
+        (["fit", "--adjust", "effects", *asked], DCKM(adjust="effects", **given)),
+        (["fit", "--runs", "5", "--init", "random", *asked],
+         ConsensusDCKM(n_runs=5, init="random", **given)),
+        (["weigh", "-s", "c1"], DecorrelationWeights(suspects=[1])),
+        (["weigh", "--max-iter", "3"], DecorrelationWeights(max_iter=3)),
+    ]:  # fmt: skip
+        assert unskew(arguments[0], "X.npy", *arguments[1:])[0] == 2
+        assert seen.pop() == (type(expected), expected.get_params())
 
 
 # --------------------------------------------------------------------------- the other verbs
@@ -485,6 +519,7 @@ def test_compare(home, unskew):
     assert code == 0, err
     assert "k-means" in err
     assert "assoc." in err
+    assert "verdict" in err
     assert Path("c.html").exists()
     assert len(json.loads(out)["comparison"]["rows"]) >= 3
 
@@ -645,6 +680,7 @@ def test_what_the_number_of_clusters_was_chosen_from_is_shown(home, unskew):
     assert code == 0
     assert "clusters tried" in err
     assert "candidate 1 of 11: silhouette" in err
+    assert "--adjust auto means both with --runs and --suspect" in err
     found = json.loads(out)["result"]
     choice = found["choice"]
     assert [each["value"] for each in choice["candidates"]] == list(range(2, 13))

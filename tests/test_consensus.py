@@ -384,19 +384,6 @@ def test_it_can_be_cloned_and_keeps_its_parameters():
     assert "checkpoint" not in model.get_params()
 
 
-def test_the_command_line_passes_on_what_is_asked_and_else_leaves_the_defaults():
-    verbs = pytest.importorskip("unskew.cli._verbs")
-    runs, starts = verbs.Runs(clusters=3, runs=5), verbs.Starts()
-    assert verbs._estimator(runs, starts, {}).get_params() == (
-        ConsensusDCKM(3, n_runs=5).get_params()
-    )
-    asked = {"adjust": "weights", "n_init": 2}
-    options = verbs.Starts(adjust=type(starts.adjust)("weights"), n_init=2)
-    model = verbs._estimator(runs, options, {"tol": 1e-5})
-    assert asked | {"tol": 1e-5} == {n: getattr(model, n) for n in ("adjust", "n_init", "tol")}
-    assert verbs._estimator(verbs.Runs(clusters=3), starts, {}).get_params() == DCKM(3).get_params()
-
-
 # ------------------------------------------------------------------------- choosing, no labels
 
 

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 
 from unskew import _io
-from unskew._io import FileError, Outputs, read_table, same_file, write_atomic, write_table
+from unskew._io import FileError, Outputs, read_table, same_file, table_bytes, write_atomic
 
 pl = pytest.importorskip("polars")
 
@@ -171,6 +171,12 @@ def test_a_column_of_numbers_with_a_word_becomes_text_and_is_noted(tmp_path):
     ]  # fmt: skip
 
 
+def test_a_cell_of_several_lines_makes_places_rows(tmp_path):
+    text = 'a,b\n1,"two\nlines"\n2,x\n?,y\n'
+    (note,) = read_table(put(tmp_path, "a.csv", text)).notes
+    assert "'?', row 3" in note  # which begins at line 5
+
+
 def test_a_decimal_comma_is_read_where_semicolons_separate(tmp_path):
     assert rows(put(tmp_path, "a.csv", "a;b\n1,5;x,y\n2;z\n")) == [(1.5, "x,y"), (2.0, "z")]
 
@@ -305,6 +311,9 @@ BAD = {
     "short.csv": (b"a,b\n1,2\n1\n3,4\n", "line 3: 1 field, but the first line has 2"),
     "quoted.csv": (b'a,b\n"x\ny",2\n1\n', "line 4: 1 field"),
     "open.csv": (b'a,b\n"x,2\n1,2\n', "line 3"),
+    "last.csv": (b'a,b\n1,2\n1,"x\n', "line 3"),
+    "twin.csv": (b'a\n"x\n"y\n', "line 3: ',' expected after"),
+    "stray.csv": (b'a,b\n1,2\n"x"y,2\n', "line 3: ',' expected after"),
     "latin.csv": (b"a,b\n1,x\n2,Zo\xeb\n", "line 3: byte 0xeb at offset 12 is not UTF-8"),
     "binary.csv": (b"a,b\n1,\0\n", "byte 0x00 at offset 6"),
     "cut.csv.gz": (None, "not a complete gzip file"),
@@ -393,16 +402,16 @@ def test_an_option_without_meaning_is_an_error(tmp_path, name, options, words):
 )
 def test_a_written_table_is_read_back(tmp_path, name):
     columns = {"id": ["x", "y"], "cluster": np.array([1, 0], np.int32), "weight": [0.5, 1.5]}
-    write_table(tmp_path / name, columns)
+    write_atomic(tmp_path / name, table_bytes(tmp_path / name, columns))
     assert rows(tmp_path / name) == [("x", 1, 0.5), ("y", 0, 1.5)]
     assert os.listdir(tmp_path) == [name]
 
 
 def test_an_unknown_suffix_is_refused(tmp_path):
     with pytest.raises(FileError, match=r"not \.xlsx"):
-        write_table(tmp_path / "a.xlsx", {"a": [1]})
+        table_bytes(tmp_path / "a.xlsx", {"a": [1]})
     with pytest.raises(FileError, match=r"a\.parquet\.gz"):
-        write_table(tmp_path / "a.parquet.gz", {"a": [1]})
+        table_bytes(tmp_path / "a.parquet.gz", {"a": [1]})
 
 
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):

@@ -1,30 +1,29 @@
 """Reading of tables in many formats, and atomic writing of files.
 
 `_text.py` reads csv, tsv and jsonl, `_read.py` the other formats, `_write.py` writes a temporary
-file in the target folder and renames it, so that a partial file is never visible.
+file in the target folder and renames it, so that a partial file is never visible. `_formats.py` has
+the suffixes of both.
 """
 
 from ._archive import ArchiveError, check_archive, check_npy, check_npz, expansion_limit
 from ._errors import FileError, need, one_line, why
-from ._read import READS, InputTable, check_options, index_columns, read_table
+from ._formats import SUFFIXES, stem_of
+from ._read import InputTable, check_options, index_columns, read_table, size_and_digest
 from ._write import (
-    STANDARD,
-    WRITES,
+    Content,
     Outputs,
     check_output,
+    is_special,
     same_file,
-    stem_of,
     table_bytes,
     table_format,
     write_atomic,
-    write_table,
 )
 
 __all__ = [
-    "READS",
-    "STANDARD",
-    "WRITES",
+    "SUFFIXES",
     "ArchiveError",
+    "Content",
     "FileError",
     "InputTable",
     "Outputs",
@@ -35,14 +34,15 @@ __all__ = [
     "check_output",
     "expansion_limit",
     "index_columns",
+    "is_special",
     "need",
     "one_line",
     "read_table",
     "same_file",
+    "size_and_digest",
     "stem_of",
     "table_bytes",
     "table_format",
     "why",
     "write_atomic",
-    "write_table",
 ]

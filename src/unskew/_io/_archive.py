@@ -82,7 +82,7 @@ def check_archive(
     """
     bounded = _Bounded(file, max(ENTRY_BYTES * max_members, 2**17))
     try:
-        with zipfile.ZipFile(bounded) as archive:  # type: ignore[arg-type]
+        with zipfile.ZipFile(bounded) as archive:
             members = archive.infolist()
     except zipfile.BadZipFile:
         raise
@@ -137,7 +137,7 @@ def _check_member(member: zipfile.ZipInfo, stored: bool) -> None:
 
 
 def check_npy(
-    file: BinaryIO, size: int, *, kinds: str = "biufcUSMm", structured: bool = True
+    file: BinaryIO | _Counted, size: int, *, kinds: str = "biufcUSMm", structured: bool = True
 ) -> tuple[tuple, np.dtype]:
     """Shape and dtype of a .npy array of `size` bytes, after checking that the size matches.
 
@@ -155,9 +155,8 @@ def check_npy(
         raise ArchiveError(f"it is not a .npy array: {error}") from error
     if dtype.hasobject:
         raise ArchiveError("it contains Python objects, which are not read")
-    fields = (
-        [dtype.fields[name][0] for name in dtype.names] if structured and dtype.names else [dtype]
-    )
+    fields = [dtype[name] for name in dtype.names or ()] if structured else []
+    fields = fields or [dtype]
     if any(field.kind not in kinds or field.itemsize == 0 for field in fields):
         raise ArchiveError(f"it has dtype {dtype}, which is not read")
     declared = dtype.itemsize

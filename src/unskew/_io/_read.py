@@ -8,8 +8,7 @@ import math
 import os
 import stat
 import sys
-import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,28 +20,7 @@ import scipy.sparse as sp
 from . import _text
 from ._archive import ArchiveError, check_npy, check_npz, expansion_limit
 from ._errors import FileError, need, one_line, why
-from ._write import STANDARD
-
-READS = {
-    "csv": "csv",
-    "txt": "csv",
-    "tsv": "tsv",
-    "tab": "tsv",
-    "jsonl": "jsonl",
-    "ndjson": "jsonl",
-    "parquet": "parquet",
-    "pq": "parquet",
-    "feather": "feather",
-    "arrow": "feather",
-    "ipc": "feather",
-    "npy": "npy",
-    "npz": "npz",
-    "mat": "mat",
-    "svmlight": "svmlight",
-    "svm": "svmlight",
-    "libsvm": "svmlight",
-}
-TEXT = ("csv", "tsv", "jsonl", "svmlight")
+from ._formats import STANDARD, SUFFIXES, TEXT, TEXT_TABLES, split_name
 
 
 @dataclass(frozen=True)
@@ -145,48 +123,52 @@ def read_table(
     name = "standard input" if str(source) == STANDARD else str(source)
     place = _locate(source, name)
     form, packed = _format(source, place, format, name)
-    options = {"header": header, "separator": separator, "variable": variable}
-    options["max_bytes"] = max_bytes
-    check_options(form, name, encoding=encoding, missing=missing, **options)
-    if form in TEXT or place is None:
+    check_options(
+        form,
+        name,
+        header=header,
+        separator=separator,
+        encoding=encoding,
+        variable=variable,
+        missing=missing,
+        max_bytes=max_bytes,
+    )
+    first: int | None = None
+    notes: list[str] = []
+    if place is not None and form not in TEXT:
+        size, digest = size_and_digest(place, name)
+        where: Any = place
+    else:
         content = _all_of(source, name)
         size, digest = len(content), hashlib.sha256(content).hexdigest()
-        if not content:
-            raise FileError(f"{name}: is empty")
-    else:
-        content = None
-        try:
-            with open(place, "rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-                size = file.tell()
-        except OSError as error:
-            raise FileError(f"{name}: {why(error)}") from error
-        if not size:
-            raise FileError(f"{name}: is empty")
-    first, notes = None, []
+        where = io.BytesIO(content)
+    if not size:
+        raise FileError(f"{name}: is empty")
     if form in TEXT:
         content = _text.unpack(content, name, packed, max_bytes)
-        if form != "svmlight":
-            content = _text.as_utf8(content, name, encoding)
-            missing = _text.MISSING_WORDS + tuple(missing)
-            if form == "jsonl":
-                data, first, notes = _text.read_jsonl(content, name, missing)
-            else:
-                separator = "\t" if form == "tsv" else separator
-                data, first, notes = _text.read_csv(
-                    content, name, separator=separator, header=header, missing=missing
-                )
-        else:
-            data = _svmlight(content, name)
+        where = io.BytesIO(content)
+    if form in TEXT_TABLES:
+        content = _text.as_utf8(content, name, encoding)
+        missing = _text.MISSING_WORDS + tuple(missing)
+    if form == "jsonl":
+        data, notes = _text.read_jsonl(content, name, missing)
+    elif form in TEXT_TABLES:
+        separator = "\t" if form == "tsv" else separator
+        data, first, notes = _text.read_csv(
+            content, name, separator=separator, header=header, missing=missing
+        )
     else:
-        where = io.BytesIO(content) if place is None else place
         limit = expansion_limit(size) if max_bytes is None else max_bytes
-        data = _BINARY[form](where, name, variable, limit)
-    names = _names_of(data)
-    if not isinstance(data, np.ndarray) and not sp.issparse(data):
-        data, names, more = _without_index(data, name)
-        notes = notes + more
-        _text.check_column_names(list(names), name)
+        data = _read_other(form, where, name, variable, limit)
+    if isinstance(data, np.ndarray) or sp.issparse(data):
+        names = [f"c{j}" for j in range(data.shape[1])]
+    else:
+        index = index_columns(data.columns)
+        if index:
+            data = data.drop(index)
+            notes.append(f"{name}: the stored pandas index was ignored")
+        names = list(data.columns)
+        _text.check_column_names(names, name)
     if data.shape[0] == 0 or data.shape[1] == 0:
         raise FileError(f"{name}: has {data.shape[0]} rows and {data.shape[1]} columns")
     return InputTable(data, tuple(names), name, form, size, digest, first, tuple(notes))
@@ -218,75 +200,72 @@ def _all_of(source: str | os.PathLike, name: str) -> bytes:
         raise FileError(f"{name}: {why(error)}") from error
 
 
+def size_and_digest(path: Path, name: str) -> tuple[int, str]:
+    """Size and SHA-256 of a file."""
+    try:
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return file.tell(), digest
+    except OSError as error:
+        raise FileError(f"{name}: {why(error)}") from error
+
+
 def _format(
     source: str | os.PathLike, place: Path | None, given: str | None, name: str
 ) -> tuple[str, bool]:
     """(format, whether the name ends in .gz)."""
-    file = Path(str(source)).name.lower()
-    packed = file.endswith(".gz")
-    suffix = Path(file[:-3] if packed else file).suffix.lstrip(".")
+    _, suffix, packed = split_name(source)
     if given is not None:
-        if given not in READS.values():
-            known = ", ".join(dict.fromkeys(READS.values()))
+        if given not in SUFFIXES.values():
+            known = ", ".join(dict.fromkeys(SUFFIXES.values()))
             raise FileError(f"{name}: format {given!r} should be one of {known}")
         return given, packed
-    if suffix in READS:
-        form = READS[suffix]
+    if suffix in SUFFIXES:
+        form = SUFFIXES[suffix]
         if packed and form not in TEXT:
             raise FileError(f"{name}: .{suffix}.gz is not supported; decompress it first")
         return form, packed
     if place is None:
         return "csv", packed
-    known = ", ".join("." + s for s in READS)
+    known = ", ".join("." + s for s in SUFFIXES)
     raise FileError(
         f"{name}: the suffix {'.' + suffix if suffix else '(none)'} is not one of {known}; use "
         "--format"
     )
 
 
-def check_options(form: str, name: str, **options: Any) -> None:
+def check_options(
+    form: str,
+    name: str,
+    *,
+    header: bool,
+    separator: str | None,
+    encoding: str,
+    variable: str | None,
+    missing: tuple[str, ...],
+    max_bytes: int | None,
+) -> None:
     """Raise an error for options that do not apply to the format."""
-    if not options["header"] and form not in ("csv", "tsv"):
-        raise FileError(f"{name}: --no-header does not apply to {form}")
-    separator = options["separator"]
-    if separator is not None:
-        if form != "csv":
-            raise FileError(f"{name}: --separator does not apply to {form}")
-        if len(separator.encode()) != 1 or separator in '"\r\n':
-            raise FileError(f"{name}: separator {separator!r} should be one character")
-    for option, given in (
-        ("--missing", bool(options["missing"])),
-        ("--encoding", options["encoding"] != "utf-8"),
+    for option, given, forms in (
+        ("--no-header", not header, ("csv", "tsv")),
+        ("--separator", separator is not None, ("csv",)),
+        ("--missing", bool(missing), TEXT_TABLES),
+        ("--encoding", encoding != "utf-8", TEXT_TABLES),
+        ("--variable", variable is not None, ("npz", "mat")),
+        ("--max-bytes", max_bytes is not None, (*TEXT, "npz", "mat")),
     ):
-        if given and (form not in TEXT or form == "svmlight"):
+        if given and form not in forms:
             raise FileError(f"{name}: {option} does not apply to {form}")
-    if options["variable"] is not None and form not in ("npz", "mat"):
-        raise FileError(f"{name}: --variable does not apply to {form}")
-    if options["max_bytes"] is not None and form not in (*TEXT, "npz", "mat"):
-        raise FileError(f"{name}: --max-bytes does not apply to {form}")
+    if separator is not None and (len(separator.encode()) != 1 or separator in '"\r\n'):
+        raise FileError(f"{name}: separator {separator!r} should be one character")
 
 
 # --------------------------------------------------------------------------------------- frames
 
 
-def _names_of(data: Any) -> list[str]:
-    if isinstance(data, np.ndarray) or sp.issparse(data):
-        return [f"c{j}" for j in range(data.shape[1])]
-    return list(data.columns)
-
-
 def index_columns(names: list[str]) -> list[str]:
     """Columns in which pandas stored its unnamed row index."""
     return [name for name in names if name.startswith("__index_level_") and name.endswith("__")]
-
-
-def _without_index(frame: Any, name: str) -> tuple[Any, list[str], list[str]]:
-    """Drop the column in which pandas stored its unnamed row index."""
-    index = index_columns(frame.columns)
-    if not index:
-        return frame, list(frame.columns), []
-    frame = frame.drop(index)
-    return frame, list(frame.columns), [f"{name}: the stored pandas index was ignored"]
 
 
 def _plain(frame: Any, name: str) -> Any:
@@ -309,11 +288,7 @@ def _plain(frame: Any, name: str) -> Any:
 
 
 def _parquet(where: Any, name: str, variable: None, limit: int) -> Any:
-    polars = need("polars", "io", "reading parquet")
-    try:
-        return polars.read_parquet(where)
-    except (polars.exceptions.PolarsError, OSError) as error:
-        raise FileError(f"{name}: cannot be read as parquet: {one_line(error)}") from error
+    return need("polars", "io", "reading parquet").read_parquet(where)
 
 
 def _feather(where: Any, name: str, variable: None, limit: int) -> Any:
@@ -326,9 +301,7 @@ def _feather(where: Any, name: str, variable: None, limit: int) -> Any:
                 where.seek(0)
             return polars.read_ipc_stream(where)
         except (polars.exceptions.PolarsError, OSError):
-            raise FileError(
-                f"{name}: cannot be read as feather or arrow: {one_line(error)}"
-            ) from error
+            raise error from None
 
 
 # ------------------------------------------------------------------------------------- matrices
@@ -340,12 +313,9 @@ def _npy(where: Any, name: str, variable: None, limit: int) -> Any:
             raise FileError(f"{name}: is a npz archive, not a npy array; use --format npz")
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
-        try:
-            check_npy(file, size)
-            file.seek(0)
-            array = np.load(file, allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
-            raise FileError(f"{name}: cannot be read as npy: {one_line(error)}") from error
+        check_npy(file, size)
+        file.seek(0)
+        array = np.load(file, allow_pickle=False)
     if array.dtype.names:
         polars = need("polars", "io", "reading tables")
         return polars.DataFrame({n: np.ascontiguousarray(array[n]) for n in array.dtype.names})
@@ -354,20 +324,14 @@ def _npy(where: Any, name: str, variable: None, limit: int) -> Any:
 
 def _npz(where: Any, name: str, variable: str | None, limit: int) -> Any:
     with _opened(where) as file:
-        try:
-            names = set(check_npz(file, max_bytes=limit))
-            if variable is None and {"format", "shape", "data", "indices", "indptr"} <= names:
-                matrix = sp.csr_array(sp.load_npz(file))
-                matrix.check_format(full_check=True)  # indices out of range would crash later
-                return _matrix(matrix, name)
-            if variable is not None and variable not in names:
-                raise _no_such_variable(name, variable, names)
-            with np.load(file, allow_pickle=False) as archive:
-                found = {k: archive[k] for k in archive.files if variable in (None, k)}
-        except FileError:
-            raise
-        except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-            raise FileError(f"{name}: cannot be read as npz: {one_line(error)}") from error
+        names = set(check_npz(file, max_bytes=limit))
+        if variable is None and {"format", "shape", "data", "indices", "indptr"} <= names:
+            matrix = sp.csr_array(sp.load_npz(file))
+            matrix.check_format(full_check=True)  # indices out of range would crash later
+            return _matrix(matrix, name)
+        _check_variable(name, variable, names)
+        with np.load(file, allow_pickle=False) as archive:
+            found = {k: archive[k] for k in archive.files if variable in (None, k)}
     return _matrix(_choose_variable(found, variable, name), name)
 
 
@@ -394,55 +358,47 @@ def _mat(where: Any, name: str, variable: str | None, limit: int) -> Any:
 
     try:
         declared = {k: (shape, kind) for k, shape, kind in scipy.io.whosmat(where)}
-        if variable is not None and variable not in declared:
-            raise _no_such_variable(name, variable, set(declared))
-        wanted = {
-            k: math.prod(shape) * MAT_CLASSES[kind]
-            for k, (shape, kind) in declared.items()
-            if variable in (None, k) and kind in MAT_CLASSES
-        }
-        if variable is not None and not wanted:
-            raise FileError(
-                f"{name}: variable {variable!r} is a MATLAB {declared[variable][1]}; it should be "
-                "a matrix of numbers"
-            )
-        if sum(wanted.values()) > limit:
-            raise ArchiveError(
-                f"its decompressed size of {sum(wanted.values()):,} bytes exceeds the limit of "
-                f"{limit:,}; increase max_bytes to read it"
-            )
-        if isinstance(where, io.BytesIO):
-            where.seek(0)
-        loaded = scipy.io.loadmat(where, variable_names=list(wanted)) if wanted else {}
-        found = {k: loaded[k] for k in wanted}
-        for matrix in found.values():
-            if sp.issparse(matrix):
-                matrix.check_format(full_check=True)
-    except FileError:
-        raise
     except NotImplementedError:
         raise FileError(
             f"{name}: is a MATLAB 7.3 file (HDF5), which is not supported; save it with -v7"
         ) from None
-    except Exception as error:  # scipy raises many types for a damaged file
-        raise FileError(f"{name}: cannot be read as mat: {one_line(error)}") from error
+    _check_variable(name, variable, set(declared))
+    wanted = {
+        k: math.prod(shape) * MAT_CLASSES[kind]
+        for k, (shape, kind) in declared.items()
+        if variable in (None, k) and kind in MAT_CLASSES
+    }
+    if variable is not None and not wanted:
+        raise FileError(
+            f"{name}: variable {variable!r} is a MATLAB {declared[variable][1]}; it should be a "
+            "matrix of numbers"
+        )
+    if sum(wanted.values()) > limit:
+        raise ArchiveError(
+            f"its decompressed size of {sum(wanted.values()):,} bytes exceeds the limit of "
+            f"{limit:,}; increase max_bytes to read it"
+        )
+    if isinstance(where, io.BytesIO):
+        where.seek(0)
+    loaded = scipy.io.loadmat(where, variable_names=list(wanted)) if wanted else {}
+    found = {k: loaded[k] for k in wanted}
+    for matrix in found.values():
+        if sp.issparse(matrix):
+            matrix.check_format(full_check=True)
     return _matrix(_choose_variable(found, variable, name), name)
 
 
-def _svmlight(content: bytes, name: str) -> Any:
+def _svmlight(where: Any, name: str, variable: None, limit: int) -> Any:
     from sklearn.datasets import load_svmlight_file
 
-    try:
-        data, _ = load_svmlight_file(io.BytesIO(content))
-    except ValueError as error:
-        raise FileError(f"{name}: cannot be read as svmlight: {one_line(error)}") from error
-    return sp.csr_array(data)
+    return sp.csr_array(load_svmlight_file(where)[0])
 
 
-def _no_such_variable(name: str, variable: str, names: set[str]) -> FileError:
-    return FileError(
-        f"{name}: has no variable {variable!r}; it has {', '.join(sorted(names)) or 'none'}"
-    )
+def _check_variable(name: str, variable: str | None, names: set[str]) -> None:
+    if variable is not None and variable not in names:
+        raise FileError(
+            f"{name}: has no variable {variable!r}; it has {', '.join(sorted(names)) or 'none'}"
+        )
 
 
 def _choose_variable(found: dict[str, Any], variable: str | None, name: str) -> Any:
@@ -473,4 +429,21 @@ def _matrix(value: Any, name: str) -> Any:
     return np.ascontiguousarray(value)
 
 
-_BINARY = {"parquet": _parquet, "feather": _feather, "npy": _npy, "npz": _npz, "mat": _mat}
+_READERS: dict[str, Callable[[Any, str, Any, int], Any]] = {
+    "parquet": _parquet,
+    "feather": _feather,
+    "npy": _npy,
+    "npz": _npz,
+    "mat": _mat,
+    "svmlight": _svmlight,
+}
+
+
+def _read_other(form: str, where: Any, name: str, variable: str | None, limit: int) -> Any:
+    """Read a format that is not a text table; errors of other libraries get the file's name."""
+    try:
+        return _READERS[form](where, name, variable, limit)
+    except (FileError, MemoryError):
+        raise
+    except Exception as error:  # the libraries raise many types for a damaged file
+        raise FileError(f"{name}: cannot be read as {form}: {one_line(error)}") from error

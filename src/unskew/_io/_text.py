@@ -14,10 +14,8 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
-
-import numpy as np
 
 from ._archive import expansion_limit
 from ._errors import FileError, need, one_line
@@ -26,7 +24,7 @@ from ._errors import FileError, need, one_line
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 
 SEPARATORS = (",", ";", "\t")
-CHUNK = 1 << 26  # bytes per chunk of the regularity check
+BLOCK = 1 << 24  # bytes per block of the csv reader; a record should not be longer
 
 
 def unpack(content: bytes, name: str, expected: bool, max_bytes: int | None = None) -> bytes:
@@ -86,7 +84,7 @@ def _without_nul(content: bytes, name: str) -> bytes:
 
 def guess_separator(content: bytes) -> str:
     """The most frequent of `,` `;` and tab in the first line, outside quotes."""
-    first = next((line for line in content[:CHUNK].splitlines() if line.strip()), b"")
+    first = next((line for line in content[:BLOCK].splitlines() if line.strip()), b"")
     bare = re.sub(rb'"[^"]*"', b"", first)
     return max(SEPARATORS, key=lambda s: bare.count(s.encode()))  # ties: the first in SEPARATORS
 
@@ -100,36 +98,25 @@ def read_csv(
     """(frame, line of the first row or None if rows are not lines, notes)."""
     if not content.strip():
         raise FileError(f"{name}: is empty; a table should have a header and rows")
-    separator = given_separator = separator or guess_separator(content)
+    separator = separator or guess_separator(content)
+    lines = content.count(b"\n") + (not content.endswith(b"\n"))
+    frame = _read_regular(content, name, separator)
+    # A quoted field of several lines may also be a quote that is not closed: checked strictly.
+    if frame is None or (lines != len(frame) and b'"' in content):
+        frame = _read_untidy(content, name, separator)
+    first = 1 + int(header) if lines == len(frame) else None
     notes: list[str] = []
-    regular = _is_regular(content, separator.encode())
-    if not regular:
-        content = _rewritten(content, name, separator)
-        separator = ","
-    _, cells = next(_records(content[: 1 << 24].decode("utf-8", "ignore"), name, separator))
+    cells = frame.row(0)
     names = _column_names(cells, name, header, notes)
-    polars = need("polars", "io", "reading tables")
-    try:
-        frame = polars.read_csv(
-            content,
-            separator=separator,
-            has_header=False,
-            skip_rows=int(header),
-            new_columns=names,
-            infer_schema=False,
-        )
-    except polars.exceptions.NoDataError:
-        frame = polars.DataFrame(schema=dict.fromkeys(names, polars.String))
-    except polars.exceptions.PolarsError as error:
-        raise FileError(f"{name}: cannot be read as csv: {one_line(error)}") from error
+    frame.columns = names
+    frame = frame[int(header) :]
     if not len(frame):
         raise FileError(f"{name}: has a header but no rows")
-    first = 1 + int(header) if regular else None
-    unnamed = [n for n, cell in zip(names, cells) if header and not cell.strip()]
     # With the separator ; a comma can be the decimal mark (as in R's read.csv2).
     frame, more = infer_types(
-        frame, name, first, missing, numbers=True, decimal_comma=given_separator == ";"
+        frame, name, first, missing, numbers=True, decimal_comma=separator == ";"
     )
+    unnamed = [n for n, cell in zip(names, cells) if header and not cell.strip()]
     empty = [n for n in unnamed if frame[n].null_count() == len(frame)]
     if empty:
         notes.append(f"{name}: {len(empty)} column(s) without name and values were ignored")
@@ -137,49 +124,46 @@ def read_csv(
     return frame, first, notes + more
 
 
-def _is_regular(content: bytes, separator: bytes) -> bool:
-    """Whether each line is a row with as many fields as the first and quotes are well-formed, so
-    that the fast reader can be used."""
-    marks = np.frombuffer(content, np.uint8)
-    comma, parity, fields, before = separator[0], 0, None, 0
-    last_newline = -1
-    for start in range(0, marks.size, CHUNK):
-        part = marks[start : start + CHUNK]
-        commas, newlines = part == comma, part == 10
-        quotes = part == 34
-        if parity or quotes.any():
-            inside = np.cumsum(quotes, dtype=np.uint8)
-            inside += np.uint8(parity)
-            inside &= 1
-            opening = np.flatnonzero(quotes & (inside == 1)) + start
-            previous = marks[opening[opening > 0] - 1]
-            if not np.isin(previous, (comma, 10, 34)).all():
-                return False
-            commas &= inside == 0
-            newlines &= inside == 0
-            parity = int(inside[-1])
-        returns = np.flatnonzero(part == 13) + start
-        if returns.size and not (marks[np.minimum(returns + 1, marks.size - 1)] == 10).all():
-            return False  # CR line endings
-        ends = np.flatnonzero(newlines)
-        if ends.size:
-            counts = np.cumsum(commas)[ends] + before
-            before = int(np.count_nonzero(commas[ends[-1] + 1 :]))
-            per_line = np.diff(counts, prepend=0)
-            absolute = ends + start
-            lengths = np.diff(absolute, prepend=last_newline) - 1
-            last_newline = int(absolute[-1])
-            blank = (lengths == 0) | ((lengths == 1) & (marks[absolute - 1] == 13))
-            if fields is None:
-                fields = int(per_line[0])
-            if (per_line != fields).any() or blank.any():
-                return False
-        else:
-            before += int(np.count_nonzero(commas))
-    if parity:
-        return False
-    rest = marks.size - 1 - last_newline
-    return rest == 0 or fields is None or before == fields
+def _read_regular(content: bytes, name: str, separator: str) -> Any:
+    """Frame of strings by pyarrow, which refuses records of different lengths (polars fills short
+    ones); None where it refuses, or where quotes are not used as RFC 4180 says."""
+    inside = rf'[^{re.escape(separator)}\r\n"]'.encode()
+    # A quote between two other characters, as in 5" pipe, and in , "x" after a blank.
+    if content.count(b'"') % 2 or re.search(rb'"(?<=%b")%b' % (inside, inside), content):
+        return None
+    polars = need("polars", "io", "reading tables")
+    arrow = need("pyarrow", "io", "reading csv")
+    arrow_csv = need("pyarrow.csv", "io", "reading csv")
+    _, cells = next(_records(content[:BLOCK].decode("utf-8", "ignore"), name, separator))
+    strings = {f"f{j}": arrow.string() for j in range(len(cells))}
+    try:
+        table = arrow_csv.read_csv(
+            arrow.BufferReader(content),
+            arrow_csv.ReadOptions(autogenerate_column_names=True, block_size=BLOCK),
+            arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            arrow_csv.ConvertOptions(column_types=strings, strings_can_be_null=False),
+        )
+    except arrow.ArrowInvalid:
+        return None
+    return polars.from_arrow(table)
+
+
+def _read_untidy(content: bytes, name: str, separator: str) -> Any:
+    """Frame of strings by Python's csv module; errors name the line."""
+    rows: list[list[str]] = []
+    for line, record in _records(content.decode("utf-8"), name, separator):
+        wide = len(rows[0]) if rows else len(record)
+        if len(record) == wide:
+            rows.append(record)
+        elif any(cell.strip() for cell in record):  # else blank, as spreadsheets append them
+            shown = "tab" if separator == "\t" else repr(separator)
+            raise FileError(
+                f"{name}: line {line}: {len(record)} field{'s' * (len(record) != 1)}, but the "
+                f"first line has {wide} (separator {shown})"
+            )
+    polars = need("polars", "io", "reading tables")
+    schema = {f"f{j}": polars.String for j in range(len(rows[0]))}
+    return polars.DataFrame(rows, schema=schema, orient="row")
 
 
 def _records(text: str, name: str, separator: str) -> Iterator[tuple[int, list[str]]]:
@@ -194,30 +178,7 @@ def _records(text: str, name: str, separator: str) -> Iterator[tuple[int, list[s
         raise FileError(f"{name}: line {reader.line_num}: {one_line(error)}") from error
 
 
-def _rewritten(content: bytes, name: str, separator: str) -> bytes:
-    """Rewrite the table in regular form after checking each record."""
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    wide = None
-    for line, record in _records(content.decode("utf-8"), name, separator):
-        if wide is None:
-            wide = len(record)
-        if len(record) != wide:
-            if not any(cell.strip() for cell in record):
-                continue  # blanks or separators only, as spreadsheets append them
-            raise FileError(
-                f"{name}: line {line}: {len(record)} field{'s' * (len(record) != 1)}, but the "
-                f"first line has {wide} (separator {_describe_separator(separator)})"
-            )
-        writer.writerow(record)
-    return out.getvalue().encode("utf-8")
-
-
-def _describe_separator(separator: str) -> str:
-    return "tab" if separator == "\t" else repr(separator)
-
-
-def _column_names(cells: list[str], name: str, header: bool, notes: list[str]) -> list[str]:
+def _column_names(cells: Sequence[str], name: str, header: bool, notes: list[str]) -> list[str]:
     if not header:
         return [f"c{j}" for j in range(len(cells))]
     names = [cell.strip() or f"c{j}" for j, cell in enumerate(cells)]
@@ -323,7 +284,7 @@ def _mixed(text: Any, values: Any, name: str, first: int | None, filled: int, go
 # ---------------------------------------------------------------------------------------- jsonl
 
 
-def read_jsonl(content: bytes, name: str, missing: tuple[str, ...]) -> tuple[Any, None, list[str]]:
+def read_jsonl(content: bytes, name: str, missing: tuple[str, ...]) -> tuple[Any, list[str]]:
     """One JSON object per line; an absent key is a missing value."""
     polars = need("polars", "io", "reading tables")
     if not content.strip():
@@ -334,8 +295,7 @@ def read_jsonl(content: bytes, name: str, missing: tuple[str, ...]) -> tuple[Any
         frame = _jsonl_by_line(content, name, polars)
     if not frame.width or not len(frame):
         raise FileError(f"{name}: has no rows with values")
-    frame, notes = infer_types(frame, name, None, missing, numbers=False)
-    return frame, None, notes
+    return infer_types(frame, name, None, missing, numbers=False)
 
 
 def _jsonl_by_line(content: bytes, name: str, polars: Any) -> Any:

@@ -20,29 +20,10 @@ from typing import Any
 import numpy as np
 
 from ._errors import FileError, need, why
+from ._formats import STANDARD, SUFFIXES, TABLES, TEXT, split_name, stem_of
 
-STANDARD = "-"  # standard input, standard output
-
-WRITES = {
-    "csv": "csv",
-    "tsv": "tsv",
-    "tab": "tsv",
-    "jsonl": "jsonl",
-    "ndjson": "jsonl",
-    "parquet": "parquet",
-    "pq": "parquet",
-    "feather": "feather",
-    "arrow": "feather",
-    "ipc": "feather",
-}
-
-
-def stem_of(path: str | os.PathLike) -> str:
-    """Name without folder, suffix and .gz: results/labels.csv.gz -> labels."""
-    name = Path(path).name
-    if name.lower().endswith(".gz"):
-        name = name[:-3]
-    return Path(name).stem
+# What a file should hold: bytes, text in UTF-8, or a function that writes to a given path.
+Content = bytes | str | Callable[[Path], Any]
 
 
 def same_file(one: str | os.PathLike, other: str | os.PathLike) -> bool:
@@ -55,7 +36,7 @@ def same_file(one: str | os.PathLike, other: str | os.PathLike) -> bool:
         return False
 
 
-def _is_special(path: Path) -> bool:
+def is_special(path: Path) -> bool:
     """Whether the path is a device or a pipe, which is written directly instead of replaced."""
     try:
         mode = path.stat().st_mode
@@ -69,7 +50,7 @@ def check_output(path: str | os.PathLike) -> None:
     given, path = path, Path(os.path.realpath(path))
     if path.is_dir():
         raise FileError(f"{given}: is a folder; the output should be a file")
-    if _is_special(path):
+    if is_special(path):
         return
     if not path.parent.exists():
         raise FileError(f"{given}: the folder {path.parent} does not exist")
@@ -133,8 +114,8 @@ class Outputs:
             check_output(name)
         self._claimed[name] = what
 
-    def write(self, path: str | os.PathLike, content: bytes | str | Callable[[Path], None]) -> None:
-        """Write to a temporary file. `content` may be a function that writes to a given path."""
+    def write(self, path: str | os.PathLike, content: Content) -> None:
+        """Write to a temporary file; for standard output, keep the content until `commit`."""
         if str(path) == STANDARD:
             if callable(content):
                 raise FileError("standard output: this output should be a file")
@@ -142,29 +123,26 @@ class Outputs:
             return
         target = Path(os.path.realpath(path))
         try:
-            if _is_special(target):  # not replaced: /dev/null should stay a device
-                target.write_bytes(_made_aside(content))
+            if is_special(target):  # not replaced: /dev/null should stay a device
+                with tempfile.TemporaryDirectory() as folder:
+                    made = Path(folder) / "made"
+                    _put(made, content)
+                    target.write_bytes(made.read_bytes())
             else:
                 self._stage(target, content)
         except OSError as error:
             raise FileError(f"{path}: cannot be written: {why(error)}") from error
 
-    def _stage(self, target: Path, content: bytes | str | Callable[[Path], None]) -> None:
+    def _stage(self, target: Path, content: Content) -> None:
         # The temporary name keeps the suffix, for writers that depend on it.
         handle, name = tempfile.mkstemp(
             prefix=f".{stem_of(target)}.", suffix=f".part{target.suffix}", dir=target.parent
         )
+        os.close(handle)
         temporary = Path(name)
         self._staged.append((temporary, target))
-        with os.fdopen(handle, "wb") as file:
-            if not callable(content):
-                file.write(_as_bytes(content))
-                file.flush()
-                os.fsync(file.fileno())
-        if callable(content):
-            content(temporary)
-            with open(temporary, "rb") as file:
-                os.fsync(file.fileno())
+        _put(temporary, content)
+        _sync(temporary)
         os.chmod(temporary, _mode_for(target))
 
     def commit(self) -> None:
@@ -174,7 +152,8 @@ class Outputs:
                 temporary, target = self._staged[0]
                 os.replace(temporary, target)
                 self._staged.pop(0)
-                _sync_folder(target.parent)
+                with contextlib.suppress(OSError):  # not every system supports it for folders
+                    _sync(target.parent)
         except OSError as error:
             raise FileError(f"{target}: cannot be written: {why(error)}") from error
         for content in self._for_standard:
@@ -188,17 +167,24 @@ class Outputs:
         self._for_standard.clear()
 
 
-def _as_bytes(content: Any) -> bytes:
+def _as_bytes(content: bytes | str) -> bytes:
     return content.encode("utf-8") if isinstance(content, str) else bytes(content)
 
 
-def _made_aside(content: bytes | str | Callable[[Path], None]) -> bytes:
-    if not callable(content):
-        return _as_bytes(content)
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "made"
-        content(made)
-        return made.read_bytes()
+def _put(path: Path, content: Content) -> None:
+    if callable(content):
+        content(path)
+    else:
+        path.write_bytes(_as_bytes(content))
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _mode_for(target: Path) -> int:
@@ -211,17 +197,7 @@ def _mode_for(target: Path) -> int:
         return 0o666 & ~mask
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the rename durable where the system supports it."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def write_atomic(path: str | os.PathLike, content: bytes | str | Callable[[Path], None]) -> None:
+def write_atomic(path: str | os.PathLike, content: Content) -> None:
     """Write one file atomically.
 
     Parameters
@@ -244,27 +220,25 @@ def write_atomic(path: str | os.PathLike, content: bytes | str | Callable[[Path]
         outputs.commit()
 
 
-def table_format(path: str | os.PathLike, standard: str = "csv") -> tuple[str, bool]:
+def table_format(path: str | os.PathLike) -> tuple[str, bool]:
     """(format, gzipped) of a table to be written at `path`."""
-    if str(path) == STANDARD or (not Path(path).suffix and _is_special(Path(path))):
-        return standard, False
-    name = Path(path).name.lower()
-    gzipped = name.endswith(".gz")
-    suffix = Path(name[:-3] if gzipped else name).suffix.lstrip(".")
-    form = WRITES.get(suffix)
-    if form is None or (gzipped and form in ("parquet", "feather")):
+    _, suffix, gzipped = split_name(path)
+    if str(path) == STANDARD or (not suffix and is_special(Path(path))):
+        return "csv", False
+    form = SUFFIXES.get(suffix)
+    if form not in TABLES or (gzipped and form not in TEXT):
+        known = ", ".join(f".{s}" for s, written in SUFFIXES.items() if written in TABLES)
         raise FileError(
-            f"{path}: a table is written as {', '.join('.' + s for s in WRITES)} "
-            f"(text formats also .gz), not {'.' + suffix if suffix else 'without a suffix'}"
+            f"{path}: a table is written as {known} (text formats also .gz), not "
+            f"{'.' + suffix if suffix else 'without a suffix'}"
         )
     return form, gzipped
 
 
-def table_bytes(
-    path: str | os.PathLike, columns: Mapping[str, Any], standard: str = "csv"
-) -> bytes:
-    """A table as the bytes of a file in the format of the suffix of `path`."""
-    form, gzipped = table_format(path, standard)
+def table_bytes(path: str | os.PathLike, columns: Mapping[str, Any]) -> bytes:
+    """A table as the bytes of a file in the format of the suffix of `path`: .csv, .tsv, .jsonl
+    (each also .gz), .parquet, .feather, .arrow."""
+    form, gzipped = table_format(path)
     polars = need("polars", "io", "writing tables")
     frame = polars.DataFrame(
         {
@@ -285,16 +259,3 @@ def table_bytes(
         frame.write_ipc(buffer, compression="lz4")
     # mtime=0 makes the file reproducible.
     return gzip.compress(buffer.getvalue(), mtime=0) if gzipped else buffer.getvalue()
-
-
-def write_table(path: str | os.PathLike, columns: Mapping[str, Any]) -> None:
-    """Write columns of equal length as a table atomically; `-` is standard output.
-
-    The suffix determines the format: .csv, .tsv, .jsonl (each also .gz), .parquet, .feather,
-    .arrow.
-    """
-    content = table_bytes(path, columns)
-    with Outputs() as outputs:
-        outputs.claim(path, "the table")
-        outputs.write(path, content)
-        outputs.commit()

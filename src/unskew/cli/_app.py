@@ -1,12 +1,12 @@
-"""The typer application: commands and error handling."""
+"""The typer application: commands, and errors of usage."""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
-import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
@@ -16,16 +16,11 @@ import typer
 from .. import __version__
 from .._io import FileError
 from . import _commands, _demo
-from ._console import Terminal, in_flags
-from ._options import OutputOptions, flattened
-from ._session import Session
+from . import _options as opt
+from ._session import Session, session
 
-UsageError = typer.BadParameter.__mro__[1]  # from click, which some versions of typer vendor
-
-
-class Terminated(KeyboardInterrupt):
-    """Raised on SIGTERM, so that outputs are handled as with Ctrl-C."""
-
+# Base class of all errors of usage. typer does not export it, and some versions vendor click.
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     name="unskew",
@@ -57,96 +52,73 @@ def _top(
     pass
 
 
-def add(body: Callable[..., int], examples: str) -> None:
-    """Register a function `body(run, ...)` that returns an exit code as a command."""
+def add(body: Callable[[Session], int], parameters: opt.Parameters, *examples: str) -> None:
+    """Register `body(run)`, which finds the values of its parameters in `run.options`."""
 
-    def call(context: typer.Context, talk: OutputOptions, given: dict[str, Any]) -> int:
-        with guard(body.__name__, talk.debug):
-            run = Session(context, talk)
-            with run.terminal.warnings_as_lines():
-                return body(run, **given)
-        return 2
+    def command(context: typer.Context, **_: Any) -> int:
+        with session(context) as run:
+            return body(run)
 
+    context = opt.parameter("context", typer.Context)
+    signature = inspect.Signature([context, *parameters, *opt.RUN])
+    command.__signature__ = signature  # type: ignore[attr-defined]
     paragraphs = (inspect.getdoc(body) or "").split("\n\n")
     app.command(
         body.__name__,
         help="\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs),
-        epilog="\n\n".join(["Examples:", *(line.strip() for line in examples.splitlines())]),
-    )(flattened(body, call))
+        epilog="\n\n".join(["Examples:", *examples]),
+    )(command)
 
 
-class Quit(Exception):
-    """Carries an exit code out of typer after the error was printed."""
-
-    def __init__(self, code: int):
-        super().__init__(code)
-        self.code = code
-
-
-@contextlib.contextmanager
-def guard(verb: str, debug: bool) -> Iterator[None]:
-    """Convert errors to one line and an exit code; --debug prints the traceback first."""
-    terminal = Terminal(verb)
-    try:
-        yield
-    except BrokenPipeError:
-        # The reader of the output was closed (| head). The rest of the buffer is discarded.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise Quit(141) from None
-    except KeyboardInterrupt as error:
-        ended = isinstance(error, Terminated)
-        terminal.error("terminated by SIGTERM" if ended else "stopped by Ctrl-C")
-        raise Quit(143 if ended else 130) from None
-    except (typer.Exit, typer.Abort, UsageError):
-        raise
-    except Exception as error:
-        if debug:
-            traceback.print_exc()
-        expected = isinstance(error, (FileError, ValueError, TypeError, OSError, ImportError))
-        words = in_flags(str(error)) if isinstance(error, (ValueError, TypeError)) else str(error)
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            words = f"{error.name} is not installed; pip install 'unskew[cli]'"
-        if isinstance(error, MemoryError):
-            words = "out of memory"
-        elif not expected:
-            words = f"internal error: {type(error).__name__}: {words}"
-            words += "" if debug else "; --debug shows the traceback"
-        terminal.error(words)
-        raise Quit(2) from None
-
-
-@contextlib.contextmanager
-def termination_as_interrupt() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C, in the main thread only."""
-
-    def terminate(*_: Any) -> None:
-        raise Terminated
-
-    try:
-        before = signal.signal(signal.SIGTERM, terminate)
-    except ValueError:  # not the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+add(_demo.demo, opt.DEMO, "unskew demo")
+add(
+    _commands.audit,
+    [opt.DATA, *opt.SUSPECTS, *opt.COLUMNS, *opt.REPORT] + [*opt.ENCODING, *opt.SEED, *opt.READING],
+    "unskew audit data.csv",
+    "unskew audit data.parquet --suspect site --report audit.html",
+)
+add(
+    _commands.fit,
+    [opt.DATA, *opt.CLUSTERS_OR_AUTO, *opt.RUNS, *opt.SUSPECTS, *opt.COLUMNS, *opt.IDS]
+    + [*opt.REPORT, *opt.LABELS, *opt.WEIGHTS, *opt.MODEL, *opt.CHECKS]
+    + [*opt.WEIGHTING, *opt.CLUSTERING, *opt.ENCODING, *opt.SEED, *opt.READING, *opt.CHECKPOINT],
+    "unskew fit data.csv -k 5 --suspect site --report out.html",
+    "unskew fit data.parquet -k 5 -s site -w weight --id patient --labels labels.csv "
+    "--model m.skops",
+    "zcat data.csv.gz | unskew fit - -k 3 --labels - --quiet > labels.csv",
+    "unskew fit --config out.run.toml",
+)
+add(
+    _commands.predict,
+    [opt.MODEL_FILE, opt.DATA, *opt.IDS, *opt.COLUMNS, *opt.LABELS, *opt.WEIGHTS, *opt.READING],
+    "unskew predict m.skops new.csv > labels.csv",
+    "unskew predict m.skops new.parquet --labels labels.parquet --weights weights.parquet",
+)
+add(
+    _commands.weigh,
+    [opt.DATA, *opt.SUSPECTS, *opt.COLUMNS, *opt.IDS]
+    + [*opt.WEIGHTS, *opt.REPORT, *opt.MODEL, *opt.CHECKS]
+    + [*opt.WEIGHTING, *opt.ENCODING, *opt.ITERATIONS, *opt.READING, *opt.CHECKPOINT],
+    "unskew weigh data.csv --suspect site > weights.csv",
+    "unskew weigh data.csv --weights weights.parquet --report weights.html",
+)
+add(
+    _commands.compare,
+    [opt.DATA, *opt.CLUSTERS, *opt.SUSPECTS, *opt.COLUMNS, *opt.REPORT]
+    + [*opt.WEIGHTING, *opt.CLUSTERING, *opt.ENCODING, *opt.SEED, *opt.READING],
+    "unskew compare data.csv -k 5 --suspect site --report compare.html",
+)
 
 
 def run(arguments: list[str]) -> int:
-    command = typer.main.get_command(app)
     try:
-        with termination_as_interrupt():
-            code = command.main(arguments or ["--help"], prog_name="unskew", standalone_mode=False)
+        with exit_on_sigterm():
+            code = app(arguments or ["--help"], prog_name="unskew", standalone_mode=False)
             return code if isinstance(code, int) else 0
-    except Quit as quit_:
-        return quit_.code
     except UsageError as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "unskew"
-        words = " ".join(error.format_message().split())
-        sys.stderr.write(f"{path}: {_with_source(error, words)} (see {path} --help)\n")
+        sys.stderr.write(f"{path}: {_usage_message(error)} (see {path} --help)\n")
         return 2
     except FileError as error:  # from --config, read while options are parsed
         if "--debug" in arguments:
@@ -158,9 +130,10 @@ def run(arguments: list[str]) -> int:
         return 130
 
 
-def _with_source(error: Any, words: str) -> str:
-    """Prefix the message with the config file if the bad value comes from it."""
-    context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
+def _usage_message(error: Any) -> str:
+    """The message in one line, after the name of the config file if the value comes from it."""
+    words = " ".join(error.format_message().split())
+    context, parameter = error.ctx, getattr(error, "param", None)
     if context is None or parameter is None:
         return words
     source = context.get_parameter_source(parameter.name)
@@ -168,33 +141,14 @@ def _with_source(error: Any, words: str) -> str:
     return f"{context.params.get('config')}: {words}" if from_file else words
 
 
-add(
-    _demo.demo,
-    "unskew demo",
-)
-add(
-    _commands.audit,
-    """unskew audit data.csv
-    unskew audit data.parquet --suspect site --report audit.html""",
-)
-add(
-    _commands.fit,
-    """unskew fit data.csv -k 5 --suspect site --report out.html
-    unskew fit data.parquet -k 5 -s site -w weight --id patient --labels labels.csv --model m.skops
-    zcat data.csv.gz | unskew fit - -k 3 --labels - --quiet > labels.csv
-    unskew fit --config out.run.toml""",
-)
-add(
-    _commands.predict,
-    """unskew predict m.skops new.csv > labels.csv
-    unskew predict m.skops new.parquet --labels labels.parquet --weights weights.parquet""",
-)
-add(
-    _commands.weigh,
-    """unskew weigh data.csv --suspect site > weights.csv
-    unskew weigh data.csv --weights weights.parquet --report weights.html""",
-)
-add(
-    _commands.compare,
-    "unskew compare data.csv -k 5 --suspect site --report compare.html",
-)
+@contextlib.contextmanager
+def exit_on_sigterm() -> Iterator[None]:
+    """Raise SystemExit on SIGTERM, so that outputs are handled as with Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

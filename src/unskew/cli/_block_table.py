@@ -13,8 +13,15 @@ import numpy as np
 from .._data import sources
 from .._data.sources import NpyFile, ParquetReader, check_cache
 from .._data.tiled import split_range
-from .._io import READS, FileError, check_options, index_columns, need
-from ._options import ReadOptions
+from .._io import (
+    SUFFIXES,
+    FileError,
+    InputTable,
+    check_options,
+    index_columns,
+    need,
+    size_and_digest,
+)
 
 # Block size in bytes for reading a subset of the columns of a matrix.
 BLOCK = 2**26
@@ -74,6 +81,9 @@ class BlockTable:
         return ColumnSubset(self.source, [self.names.index(name) for name in names])
 
 
+Table = InputTable | BlockTable
+
+
 class ColumnSubset:
     """Columns of a matrix in a file, as a reader of blocks."""
 
@@ -88,31 +98,22 @@ class ColumnSubset:
         return np.ascontiguousarray(self.matrix.read(*self.bounds[number])[:, self.which])
 
 
-def open_blocks(source: str, reading: ReadOptions) -> BlockTable:
+def open_blocks(source: str, cache: str | None, *, format: str | None, **reading: Any) -> Table:
     """Open a file or folder that can be read block by block; raise an error for other formats."""
     path = Path(source)
     if source == "-":
         raise FileError("standard input: --blocks reads DATA several times; it should be a file")
     folder = path.is_dir()
-    form = reading.format or ("parquet" if folder else READS.get(path.suffix.lower()[1:], ""))
+    form = format or ("parquet" if folder else SUFFIXES.get(path.suffix.lower()[1:], ""))
     if form not in (("parquet",) if folder else ("parquet", "npy")):
         what = f"a folder as {form}" if folder else form or "a file without a known suffix"
         raise FileError(
             f"{source}: --blocks reads parquet (a file or a folder of files) or npy, not {what}"
         )
-    check_options(
-        form,
-        source,
-        header=not reading.no_header,
-        separator=reading.separator,
-        variable=reading.variable,
-        missing=reading.missing,
-        encoding=reading.encoding,
-        max_bytes=reading.max_bytes,
-    )
-    if reading.cache is not None and form == "npy":
+    check_options(form, source, **reading)
+    if cache is not None and form == "npy":
         raise FileError(f"{source}: --cache does not apply to npy")
-    check_cache(reading.cache)
+    check_cache(cache)
     notes: tuple[str, ...] = ()
     if form == "npy":
         opened: Any = NpyFile.open(path)
@@ -126,17 +127,14 @@ def open_blocks(source: str, reading: ReadOptions) -> BlockTable:
         raise FileError(f"{source}: has {opened.shape[0]} rows and {len(names)} columns")
     files = sorted(path.rglob("*.parquet")) if folder else [path]
     size, digest = _digest(files, path)
-    return BlockTable(opened, tuple(names), source, form, size, digest, notes, reading.cache)
+    return BlockTable(opened, tuple(names), source, form, size, digest, notes, cache)
 
 
 def _digest(files: list[Path], base: Path) -> tuple[int, str]:
     """Total size of the files, and the SHA-256 of a single file or of all names and digests."""
-    digests, size = [], 0
-    for file in files:
-        with open(file, "rb") as opened:
-            digests.append(hashlib.file_digest(opened, "sha256").hexdigest())
-            size += opened.tell()
+    found = [(file, *size_and_digest(file, str(file))) for file in files]
+    total = sum(size for _, size, _ in found)
     if files == [base]:
-        return size, digests[0]
-    listing = "".join(f"{os.path.relpath(f, base)} {d}\n" for f, d in zip(files, digests))
-    return size, hashlib.sha256(listing.encode()).hexdigest()
+        return total, found[0][2]
+    listing = "".join(f"{os.path.relpath(file, base)} {digest}\n" for file, _, digest in found)
+    return total, hashlib.sha256(listing.encode()).hexdigest()

@@ -46,24 +46,18 @@ class Terminal:
         self.output_is_taken = as_json
         self.warnings: list[str] = []
         self.errors = console_for(sys.stderr)
-        self._live: Progress | None = None
 
     # ------------------------------------------------------------------------------- messages
-    def line(self, text: str) -> None:
+    def note(self, text: str) -> None:
         """One line on standard error, whatever the width of the terminal."""
-        if self.quiet:
-            return
-        if self._live is not None:
-            self._live.console.print(text, soft_wrap=True)
-        else:
-            self.errors.print(text, soft_wrap=True)
+        if not self.quiet:
+            self.errors.print(f"unskew {self.verb}: {text}", soft_wrap=True)
 
     def warn(self, text: str) -> None:
         text = " ".join(text.split())
-        if text in self.warnings:
-            return
-        self.warnings.append(text)
-        self.line(f"unskew {self.verb}: warning: {text}")
+        if text not in self.warnings:
+            self.warnings.append(text)
+            self.note(f"warning: {text}")
 
     def error(self, text: str) -> None:
         sys.stderr.write(f"unskew {self.verb}: {' '.join(text.split())}\n")
@@ -102,11 +96,8 @@ class Terminal:
     @contextlib.contextmanager
     def working(self, words: str) -> Iterator[None]:
         """A step of unknown length: a spinner on a terminal, else a line."""
-        if self.quiet:
-            yield
-            return
-        if not self.errors.is_terminal:
-            self.line(f"unskew {self.verb}: {words}")
+        if self.quiet or not self.errors.is_terminal:
+            self.note(words)
             yield
             return
         with self.errors.status(escape(words)):
@@ -130,9 +121,7 @@ class Terminal:
                     console=self.errors,
                     transient=True,
                 )
-                self._live = stack.enter_context(bars)
-                stack.callback(setattr, self, "_live", None)
-                listener = BarProgress(bars, words)
+                listener = BarProgress(stack.enter_context(bars), words)
             stack.enter_context(on_progress(listener))
             yield
 
@@ -176,7 +165,7 @@ class LineProgress:
         if announced or (inner and not late):
             return
         self.last = time.monotonic()
-        self.terminal.line(f"unskew {self.terminal.verb}: {event}")
+        self.terminal.note(str(event))
 
 
 def _short_text(event: ProgressEvent) -> str:
@@ -189,30 +178,26 @@ def _short_text(event: ProgressEvent) -> str:
     return ", ".join([*numbers[:4], *([event.status] if event.status else [])])
 
 
-# Parameter names in messages of the library -> command-line flags.
-FLAGS = {
-    "n_clusters": "--clusters",
-    "n_bins": "--bins",
-    "n_threads": "--threads",
-    "random_state": "--seed",
-    "min_effective_sample_size": "--min-effective-sample-size",
-    "margins": "--margin",
-    "suspects": "--suspect",
-    "sample_weight": "--weight-column",
-    "balance_strength": "--balance-strength",
-    "spread_strength": "--spread-strength",
-    "max_categories": "--max-categories",
-    "cluster_on": "--cluster-on",
-    "adjust": "--adjust",
-    "n_init": "--n-init",
-    "max_iter": "--max-iter",
-    "number_scale": "--number-scale",
-    "tol": "--tol",
-    "checkpoint": "--checkpoint",
-    "cache": "--cache",
+# Options whose parameter in the library has another name.
+PARAMETERS = {
+    "clusters": "n_clusters",
+    "runs": "n_runs",
+    "bins": "n_bins",
+    "threads": "n_threads",
+    "seed": "random_state",
+    "margin": "margins",
+    "suspect": "suspects",
+    "weight_column": "sample_weight",
 }
-
+SAME_NAME = (
+    "min_effective_sample_size", "balance_strength", "spread_strength", "max_categories",
+    "cluster_on", "adjust", "n_init", "max_iter", "number_scale", "tol", "checkpoint", "cache",
+)  # fmt: skip
+OPTIONS = {parameter: option for option, parameter in PARAMETERS.items()}
+# Parameters whose names are also plain words: only those followed by = or [ are replaced.
 PLAIN_WORDS = ("margins", "suspects", "checkpoint", "cache")
+_NAMES = "|".join(name for name in (*OPTIONS, *SAME_NAME) if name not in PLAIN_WORDS)
+_PARAMETER = re.compile(rf"(?<![\w-])(?:({_NAMES})\b(=?)|({'|'.join(PLAIN_WORDS)})(?:(=)|(?=\[)))")
 
 
 def in_flags(text: str) -> str:
@@ -220,16 +205,11 @@ def in_flags(text: str) -> str:
     text = re.sub(r"encoder=TableEncoder\(max_categories=(\d+)\)", r"--max-categories \1", text)
     text = re.sub(r"\bcolumn ('[^']*'|\"[^\"]*\") of X\b", r"column \1", text)
     text = text.replace(" (resume=False overwrites it)", "")
-    # Some names are also plain words; only those followed by = or [ are parameters.
-    words = "|".join(PLAIN_WORDS)
-    text = re.sub(rf"(?<![\w-])({words})(?=[=\[])", lambda found: FLAGS[found[1]], text)
-    others = "|".join(name for name in FLAGS if name not in PLAIN_WORDS)
-    return (
-        re.sub(
-            rf"(?<![\w-])({others})\b(=?)",
-            lambda found: FLAGS[found[1]] + (" " if found[2] else ""),
-            text,
-        )
-        .replace("--suspect=", "--suspect ")
-        .replace("--cache=", "--cache ")
-    )
+    text = text.replace("increase max_bytes to read it", "increase --max-bytes to read it")
+
+    def flag(found: re.Match[str]) -> str:
+        name = found[1] or found[3]
+        equals = " " if found[2] or found[4] else ""
+        return f"--{OPTIONS.get(name, name).replace('_', '-')}{equals}"
+
+    return _PARAMETER.sub(flag, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import inspect
 import os
 from copy import copy
 from dataclasses import dataclass
@@ -10,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .._io import FileError, InputTable, read_table
-from ._block_table import BlockTable, open_blocks
+from .._io import FileError, read_table
+from ._block_table import BlockTable, Table, open_blocks
 from ._config import nearest
-from ._options import ColumnOptions, EncodingOptions, IdOptions, ReadOptions, SuspectOptions
+from ._console import PARAMETERS
 
 OUTPUT_NAMES = ("cluster", "weight", "combined_weight")
 
@@ -29,7 +30,7 @@ class Study:
     ids : (name, values) of the row identifiers
     """
 
-    table: InputTable | BlockTable
+    table: Table
     X: Any
     names: list[str]
     suspects: list[Any] | None
@@ -39,25 +40,28 @@ class Study:
     def __len__(self) -> int:
         return len(self.table)
 
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the columns for functions that cannot see them in X."""
+        return None if self.table.is_frame else self.names
 
-def read(source: str, reading: ReadOptions) -> InputTable | BlockTable:
-    if reading.blocks or os.path.isdir(source):
-        return open_blocks(source, reading)
-    if reading.cache is not None:
+
+def read(source: str, options: dict[str, Any]) -> Table:
+    reading: dict[str, Any] = {
+        "header": not options["no_header"],
+        "separator": {"\\t": "\t", "tab": "\t"}.get(options["separator"], options["separator"]),
+        "missing": tuple(options["missing"] or ()),
+        **{name: options[name] for name in ("format", "encoding", "variable", "max_bytes")},
+    }
+    cache = options["cache"]
+    if options["blocks"] or os.path.isdir(source):
+        return open_blocks(source, cache, **reading)
+    if cache is not None:
         raise FileError(f"{source}: --cache is for parquet that is read in blocks; add --blocks")
-    return read_table(
-        source,
-        format=reading.format,
-        header=not reading.no_header,
-        separator={"\\t": "\t", "tab": "\t"}.get(reading.separator or "", reading.separator),
-        encoding=reading.encoding,
-        variable=reading.variable,
-        missing=tuple(reading.missing or ()),
-        max_bytes=reading.max_bytes,
-    )
+    return read_table(source, **reading)
 
 
-def find(table: InputTable | BlockTable, patterns: list[str] | None, flag: str) -> list[str]:
+def find(table: Table, patterns: list[str] | None, flag: str) -> list[str]:
     """Columns that match the patterns, in the order of the table; no match is an error."""
     found: list[str] = []
     for pattern in patterns or ():
@@ -75,34 +79,27 @@ def find(table: InputTable | BlockTable, patterns: list[str] | None, flag: str) 
     return [name for name in table.names if name in chosen]
 
 
-def one(table: InputTable | BlockTable, name: str | None, flag: str) -> str | None:
+def one(table: Table, name: str | None, flag: str) -> str | None:
     if name is not None and name not in table.names:
         find(table, [name.replace("*", "?")], flag)  # raises, with the nearest name
     return name
 
 
-def make_study(
-    table: InputTable | BlockTable, choice: ColumnOptions, bias: SuspectOptions, rows: IdOptions
-) -> Study:
+def make_study(table: Table, options: dict[str, Any]) -> Study:
     """Apply the options about columns; they must not contradict each other."""
-    weight = one(table, bias.weight_column, "--weight-column")
-    id_column = one(table, rows.id, "--id")
-    dropped = set(find(table, choice.drop, "--drop"))
-    suspects = find(table, bias.suspect, "--suspect")
-    kept = set(find(table, choice.keep, "--keep")) or set(table.names)
-    for name in suspects:
-        for other, flag in ((weight, "--weight-column"), (id_column, "--id")):
-            if name == other:
+    weight = one(table, options["weight_column"], "--weight-column")
+    id_column = one(table, options.get("id"), "--id")
+    suspects = find(table, options["suspect"], "--suspect")
+    for flag, taken in (
+        ("--weight-column", {weight}),
+        ("--id", {id_column}),
+        ("--drop", set(find(table, options["drop"], "--drop"))),
+    ):
+        for name in suspects:
+            if name in taken:
                 raise FileError(f"{table.name}: column {name!r} is --suspect and {flag} at once")
-        if name in dropped:
-            raise FileError(f"{table.name}: column {name!r} is --suspect and --drop at once")
-    names = [
-        name
-        for name in table.names
-        if (name in kept or name in suspects)
-        and name not in dropped
-        and name not in (weight, id_column)
-    ]
+    chosen = chosen_columns(table, options).union(suspects) - {weight, id_column}
+    names = [name for name in table.names if name in chosen]
     if not names:
         raise FileError(f"{table.name}: no column remains to be analysed")
     if suspects and len(suspects) == len(names):
@@ -120,6 +117,13 @@ def make_study(
     )
 
 
+def chosen_columns(table: Table, options: dict[str, Any]) -> set[str]:
+    """Columns that --keep and --drop leave."""
+    dropped = find(table, options["drop"], "--drop")
+    kept = find(table, options["keep"], "--keep") or table.names
+    return set(kept) - set(dropped)
+
+
 def named(estimator: Any, study: Study) -> Any:
     """The estimator, with the column names of the command line if X is a matrix."""
     if study.table.is_frame or hasattr(estimator, "feature_names_in_"):
@@ -129,7 +133,7 @@ def named(estimator: Any, study: Study) -> Any:
     return renamed
 
 
-def row_names(table: InputTable | BlockTable, id_column: str | None) -> tuple[str, Any]:
+def row_names(table: Table, id_column: str | None) -> tuple[str, Any]:
     if id_column is None:
         return "row", np.arange(1, len(table) + 1)
     values = table.column(id_column)
@@ -143,7 +147,7 @@ def row_names(table: InputTable | BlockTable, id_column: str | None) -> tuple[st
     return id_column, values
 
 
-def design_weights(table: InputTable | BlockTable, name: str) -> np.ndarray:
+def design_weights(table: Table, name: str) -> np.ndarray:
     """A column as design weights: finite and non-negative numbers, none missing."""
     values = table.column(name)
     flag = f"{table.name}: column {name!r} (--weight-column)"
@@ -201,25 +205,76 @@ def read_margins(study: Study, given: list[str] | None) -> dict[Any, dict[Any, f
     return margins or None
 
 
-def make_encoder(study: Study, coding: EncodingOptions) -> Any:
+def make_encoder(study: Study, options: dict[str, Any]) -> Any:
     """TableEncoder with the encoding options; None for matrices, which are not encoded."""
     from .. import TableEncoder
 
-    codes = [n for n in find(study.table, coding.category, "--category") if n in study.names]
-    if not study.table.is_frame:
+    table, scale = study.table, options["number_scale"]
+    codes = find(table, options["category"], "--category")
+    if not table.is_frame:
         for flag, given in (
-            ("--max-categories", coding.max_categories is not None),
-            ("--category", bool(coding.category)),
-            ("--number-scale", coding.number_scale.value != "robust"),
+            ("--max-categories", options["max_categories"] is not None),
+            ("--category", bool(codes)),
+            ("--number-scale", scale != "robust"),
         ):
             if given:
                 raise FileError(
-                    f"{study.table.name}: {flag} does not apply to {study.table.format}: "
-                    "a matrix is not encoded"
+                    f"{table.name}: {flag} does not apply to {table.format}: a matrix is not "
+                    "encoded"
                 )
         return None
     return TableEncoder(
-        max_categories=coding.max_categories,
-        number_scale=coding.number_scale.value,
-        kinds=dict.fromkeys(codes, "category") or None,
+        max_categories=options["max_categories"],
+        number_scale=scale,
+        kinds={name: "category" for name in codes if name in study.names} or None,
     )
+
+
+def make_estimator(kind: Any, study: Study, options: dict[str, Any]) -> Any:
+    """An estimator with the options of the same name; what is not given has its default."""
+    given = {PARAMETERS.get(n, n): v for n, v in options.items() if v is not None}
+    given |= {
+        "suspects": study.suspects,
+        "margins": read_margins(study, options["margin"]),
+        "encoder": make_encoder(study, options),
+    }
+    return kind(**{n: given[n] for n in inspect.signature(kind).parameters if n in given})
+
+
+def for_model(table: Table, estimator: Any, options: dict[str, Any]) -> Any:
+    """The columns that a model was fitted to, from a table that may have others."""
+    chosen = chosen_columns(table, options) - {options["id"]}
+    given = [name for name in table.names if name in chosen]
+    known = getattr(estimator, "feature_names_in_", None)
+    if known is None and len(given) != estimator.n_features_in_:
+        raise FileError(
+            f"{table.name}: has {len(given)} columns to predict from, but the model was fitted to "
+            f"a matrix of {estimator.n_features_in_}; choose them with --drop or --keep"
+        )
+    for name in () if known is None else known:
+        if name not in chosen:
+            raise FileError(
+                f"{table.name}: has no column {name!r}, which the model was fitted to"
+                f"{nearest(str(name), given)}"
+            )
+    names = given if known is None else list(known)
+    X = table.select(names)
+    if table.is_frame == (known is not None):
+        return X
+    if isinstance(table, BlockTable):
+        is_, was = ("table", "matrix without") if table.is_frame else ("matrix", "table with")
+        raise FileError(
+            f"{table.name}: is a {is_}, but the model was fitted to a {was} names; read it without "
+            "--blocks"
+        )
+    if known is not None:
+        import polars
+
+        return polars.DataFrame(np.asarray(X), schema=names)
+    for name, kind in X.schema.items():
+        if not kind.is_numeric():
+            raise FileError(
+                f"{table.name}: column {name!r} has dtype {kind}; the model was fitted to a matrix "
+                "of numbers"
+            )
+    return X.to_numpy()

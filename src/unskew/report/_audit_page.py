@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..diagnostics import Audit
-from ._page import Column, Page, Picture, ReportTable, Section, Tile, drawn, plural
+from ._page import Column, Page, Picture, ReportTable, Section, Tile, drawn, numbers, plural, texts
 
 WORDS = {"yes": "Worthwhile", "maybe": "Perhaps", "no": "Not needed"}
 TONES = {"yes": "good", "maybe": "neutral", "no": "neutral"}
@@ -85,10 +85,8 @@ def _pairs(a: Audit) -> Section:
                 "Pairs of columns",
                 f"The {len(a.pairs)} strongest of {plural(a.n_pairs, 'pair')}.",
                 (
-                    Column("First"),
-                    Column("Second"),
-                    Column("Difference", "number"),
-                    Column("Association", "number"),
+                    *texts("First", "Second"),
+                    *numbers("Difference", "Association"),
                     Column("Measure"),
                 ),
                 tuple(

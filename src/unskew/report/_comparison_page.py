@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..diagnostics import Comparison
-from ._fit_page import TONES, WORDS, measure
-from ._page import Column, Page, Picture, ReportTable, Section, Tile, drawn, form, plural
+from ._fit_page import TONES, WORDS, association_rows
+from ._page import Column, Page, Picture, ReportTable, Section, Tile, drawn, form, numbers, plural
 
 
 def page_of_comparison(c: Comparison) -> Page:
@@ -51,8 +51,7 @@ def _methods(c: Comparison) -> Section:
         *((Column("Association with suspects", "number"),) if with_suspects else ()),
         Column("Effective sample size", "percent"),
         Column("Imbalance left", "percent"),
-        Column("Silhouette", "number"),
-        Column("Agreement with k-means", "number"),
+        *numbers("Silhouette", "Agreement with k-means"),
         Column("Cluster sizes"),
     )
     rows = tuple(
@@ -97,7 +96,6 @@ def _methods(c: Comparison) -> Section:
 
 
 def _suspects(c: Comparison) -> tuple[Section]:
-    first = c.rows[0]
     return (
         Section(
             "suspects",
@@ -110,19 +108,7 @@ def _suspects(c: Comparison) -> tuple[Section]:
                     "suspects-table",
                     "Suspects",
                     "Computed with design weights only.",
-                    (
-                        Column("Suspect"),
-                        Column("Measure"),
-                        *(Column(row.title, "number") for row in c.rows),
-                    ),
-                    tuple(
-                        (
-                            one.suspect,
-                            measure(one.kind),
-                            *(row.associations[i].value for row in c.rows),
-                        )
-                        for i, one in enumerate(first.associations)
-                    ),
+                    *association_rows({row.title: row.associations for row in c.rows}),
                 ),
             ),
         ),

@@ -17,7 +17,9 @@ from ._page import (
     drawn,
     form,
     number,
+    numbers,
     plural,
+    texts,
 )
 
 MAX_CARDS = 12
@@ -250,15 +252,7 @@ def _baselines_section(d: Diagnostics) -> Section | None:
                 "Each suspect",
                 "Association of each clustering with each suspect: Cramér's V for categories, eta "
                 "for numbers; 0 = none, 1 = complete.",
-                (
-                    Column("Suspect"),
-                    Column("Measure"),
-                    *(Column(name, "number") for name, *_ in methods),
-                ),
-                tuple(
-                    (one.suspect, measure(one.kind), *(m[3][i].value for m in methods))
-                    for i, one in enumerate(d.associations)
-                ),
+                *association_rows({name: found for name, *_, found in methods}),
             )
         )
     return Section(
@@ -270,8 +264,14 @@ def _baselines_section(d: Diagnostics) -> Section | None:
     )
 
 
-def measure(kind: str) -> str:
-    return "Cramér's V" if kind == "cramers_v" else "eta"
+def association_rows(methods: dict[str, Any]) -> tuple[tuple[Column, ...], tuple]:
+    """Columns and rows of a table: a row is a suspect, with its association with each method."""
+    rows = (
+        (found[0].suspect, "Cramér's V" if found[0].kind == "cramers_v" else "eta")
+        + tuple(one.value for one in found)
+        for found in zip(*methods.values())
+    )
+    return (*texts("Suspect", "Measure"), *numbers(*methods)), tuple(rows)
 
 
 def _numbers_section(d: Diagnostics) -> Section:
@@ -282,12 +282,8 @@ def _numbers_section(d: Diagnostics) -> Section:
             "Features",
             f"Largest and mean |standardised difference| of each feature under {who}.",
             (
-                Column("Feature"),
-                Column("Suspect"),
-                Column("Largest before", "number"),
-                Column("Largest after", "number"),
-                Column("Mean before", "number"),
-                Column("Mean after", "number"),
+                *texts("Feature", "Suspect"),
+                *numbers("Largest before", "Largest after", "Mean before", "Mean after"),
                 Column("Largest under"),
             ),
             tuple(
@@ -302,12 +298,7 @@ def _numbers_section(d: Diagnostics) -> Section:
             "pairs",
             "Pairs of columns",
             f"{plural(d.n_pairs, 'pair')}, the {len(d.pairs)} strongest before weighting.",
-            (
-                Column("First"),
-                Column("Second"),
-                Column("Before", "number"),
-                Column("After", "number"),
-            ),
+            (*texts("First", "Second"), *numbers("Before", "After")),
             tuple((p.first, p.second, p.before, p.after) for p in d.pairs),
         ),
     ]  # fmt: skip
@@ -358,12 +349,8 @@ def _profile_table(d: Diagnostics) -> ReportTable:
         (
             Column("Cluster", "int"),
             Column("Column"),
-            Column("Difference", "number"),
-            Column("Inside", "number"),
-            Column("Outside", "number"),
-            Column("Unweighted difference", "number"),
-            Column("Unweighted inside", "number"),
-            Column("Unweighted outside", "number"),
+            *numbers("Difference", "Inside", "Outside"),
+            *numbers("Unweighted difference", "Unweighted inside", "Unweighted outside"),
         ),
         tuple(
             (

@@ -40,6 +40,14 @@ class Column:
     form: str = "text"
 
 
+def texts(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name) for name in names)
+
+
+def numbers(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, "number") for name in names)
+
+
 @dataclass(frozen=True)
 class ReportTable:
     key: str
