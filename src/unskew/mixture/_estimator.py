@@ -33,7 +33,7 @@ from ._columns import (
 )
 from ._em import Choice, Mixture, bic, e_step, run_em
 from ._identify import describe_lacking, identify, positivity
-from ._prediction import PredictionMixin
+from ._prediction import PredictionMixin, check_shares
 from ._rows import Rows, Stats
 from ._search import Problem, Screened, Settings, choose_n_components, polish, screen
 
@@ -220,6 +220,10 @@ class SelectionMixture(
             for name, value in (("effects", "shift"), ("selection", "free")):
                 if getattr(self, name) == value:
                     raise ValueError(f"{name}={value!r} needs suspects, and suspects=None")
+        if self.population_shares is not None:
+            if self.n_components == "auto":
+                raise ValueError("population_shares should be used with a given n_components")
+            check_shares("population_shares", self.population_shares, self.n_components)
         if not isinstance(self.verbose, (bool, np.bool_)):
             check_number("verbose", self.verbose, numbers.Integral, low=0)
 
@@ -285,6 +289,14 @@ class SelectionMixture(
             self._backend = frame.implementation.value
         d = self.n_features_in_
         a = check_weights(sample_weight, n)
+        present = int((a > 0).sum())
+        if present < 2:
+            raise ValueError(f"n_samples={present} of positive weight should be >= 2")
+        if self.n_components != "auto" and present < self.n_components:
+            of_weight = " of positive weight" if present < n else ""
+            raise ValueError(
+                f"n_components={self.n_components} should be <= n_samples={present}{of_weight}"
+            )
         self._kinds = find_kinds(self.kinds, names, d)
         values = read_sources(X, self._kinds)
         self.suspects_ = None
@@ -302,12 +314,6 @@ class SelectionMixture(
             self._suspect, self.levels_ = read_levels(values, own_names, suspects, a)
             level = level_codes(values, own_names, suspects, self.levels_)[1]
             self._suspect_numeric = values[suspects[0]].kind == "number"
-        present = int((a > 0).sum())
-        if self.n_components != "auto" and present < self.n_components:
-            of_weight = " of positive weight" if present < n else ""
-            raise ValueError(
-                f"n_components={self.n_components} should be <= n_samples={present}{of_weight}"
-            )
         self._columns = learn_columns(values, own_names, suspects, a, level, self._kinds)
         columns = apply_columns(self._columns, values)
         scale = np.array([c.sd for c in self._columns if c.kind == "number"])
@@ -386,8 +392,10 @@ class SelectionMixture(
         self.n_iter_ = fit.n_iter
         self.status_ = "converged" if fit.converged else "max_iter"
         self.shares_ = model.shares
-        sample = N.sum(0) / N.sum()
-        self.population_shares_ = self._given_shares(self.population_shares, sample)
+        weight = self._level_weight / self._level_weight.sum()
+        self.population_shares_ = weight @ model.shares
+        if self.population_shares is not None:
+            self.population_shares_ = check_shares("population_shares", self.population_shares, K)
         units = float(rows.known_weight @ np.log(self._sd())) if rows.n_gauss else 0.0
         self.marginal_log_likelihood_ = fit.marginal - units
         self.n_parameters_ = model.n_parameters

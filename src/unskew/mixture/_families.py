@@ -26,6 +26,8 @@ MIN_VARIANCE = 1e-6
 # Rows of the weak prior that keeps estimated probabilities from 0 and 1.
 PSEUDO_ROWS = 1e-3
 INNER_STEPS = 4
+# Rows of the prior of a full covariance, in units of d + 1.
+PRIOR_ROWS = 1.0
 
 
 class GaussianBlock:
@@ -51,7 +53,7 @@ class GaussianBlock:
         self.Sigma = np.eye(g)
         self.tau2 = np.full(g, 1.0 if shift else 0.0)
         self.floor = rows.floor
-        self.nu = float(g + 1) if full else 0.0
+        self.nu = PRIOR_ROWS * (g + 1) if full else 0.0
 
     @property
     def n_parameters(self) -> int:

@@ -239,19 +239,8 @@ class PredictionMixin:
                 f"shares={shares!r} should be 'sample', 'population', 'equal' or an array"
             )
         else:
-            given = self._given_shares(shares, None)
+            given = check_shares("shares", shares, K)
         return np.broadcast_to(given, (L + 1, K))
-
-    def _given_shares(self, given: Any, default: np.ndarray | None) -> np.ndarray:
-        if given is None and default is not None:
-            return default
-        K = self.n_components_
-        found = np.asarray(given, dtype=np.float64)
-        if found.shape != (K,) or not np.isfinite(found).all() or (found < 0).any():
-            raise ValueError(f"shares {given!r} should be {K} numbers >= 0, one for each group")
-        if abs(found.sum() - 1) > 1e-6:
-            raise ValueError(f"shares {given!r} add up to {found.sum():g}; they should add up to 1")
-        return found / found.sum()
 
     def _weights_of(self, joint: np.ndarray, rows: Rows) -> np.ndarray:
         """sum_k r_ik pi_k / pi_kl = sum_k pi_k f_k / sum_k pi_kl f_k."""
@@ -369,6 +358,16 @@ def _as_words(column: ColumnModel, codes: np.ndarray) -> np.ndarray:
     if column.numeric:
         return np.array([float(word) for word in column.words])[codes]
     return np.array(column.words, dtype=object)[codes]
+
+
+def check_shares(name: str, given: Any, K: int) -> np.ndarray:
+    """K shares >= 0 that add up to 1."""
+    found = np.asarray(given, dtype=np.float64)
+    if found.shape != (K,) or not np.isfinite(found).all() or (found < 0).any():
+        raise ValueError(f"{name}={given!r} should be {K} numbers >= 0, one for each group")
+    if abs(found.sum() - 1) > 1e-6:
+        raise ValueError(f"{name}={given!r} should add up to 1; they add up to {found.sum():g}")
+    return found / found.sum()
 
 
 def raise_if_renamed(names: list[str], fitted: Any) -> None:
