@@ -15,6 +15,7 @@ NAMES = {
     "selection": "known selection bias: simulators over the rate, NHANES, crashes, pooled SURF",
     "effects": "named suspects: weights, effects and both, compared with baselines",
     "defaults": "results without labels: consensus, model selection, accuracy of the verdict",
+    "mixture": "SelectionMixture compared with k-means, ComBat, Harmony and DCKM",
     "tables": "NHANES as a table: two readers, baselines, known population shares",
     "speed": "time and memory relative to the machine's matrix product and scikit-learn",
 }
@@ -52,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return 2
     try:
-        from . import defaults, effects, paper, runner, selection, speed, tables
+        from . import defaults, effects, mixture, paper, runner, selection, speed, tables
     except ModuleNotFoundError as error:
         print(
             f"benchmarks: {error.name} is not installed; pip install 'unskew[bench]'",
@@ -67,6 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
         "selection": selection.selection,
         "effects": effects.effects,
         "defaults": defaults.defaults,
+        "mixture": mixture.mixture,
         "tables": tables.tables,
         "speed": speed.speed,
     }[options.name]

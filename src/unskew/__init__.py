@@ -7,6 +7,7 @@ from ._preprocessing import TableEncoder
 from ._progress import on_progress
 from .consensus import ConsensusDCKM, choose_k, choose_strengths
 from .dckm import DCKM
+from .mixture import SelectionMixture
 from .model_file import ModelFileError, load, save
 from .weights import DecorrelationWeights
 
@@ -17,6 +18,7 @@ __all__ = [
     "DecorrelationWeights",
     "ModelFileError",
     "ParquetReader",
+    "SelectionMixture",
     "TableEncoder",
     "__version__",
     "choose_k",

@@ -50,6 +50,7 @@ ESTIMATORS = frozenset(
         "unskew.feature_selection._rufs.RUFS",
         "unskew.feature_selection._selector.LaplacianScore",
         "unskew.feature_selection._selector.VarianceSelector",
+        "unskew.mixture._estimator.SelectionMixture",
         "unskew.weights.DecorrelationWeights",
     }
 )
@@ -69,12 +70,18 @@ PARTS = frozenset(
         "unskew.consensus._estimator.ConsensusRun",
         "unskew.consensus._model_selection.Choice",
         "unskew.consensus._model_selection.SelectionCandidate",
+        "unskew.mixture._columns.ColumnModel",
+        "unskew.mixture._em.Mixture",
+        "unskew.mixture._families.BernoulliBlock",
+        "unskew.mixture._families.CategoricalBlock",
+        "unskew.mixture._families.GaussianBlock",
     }
 )
 NAMED_TUPLES = frozenset(
     {
         "unskew._balance.primal.GradientCoefs",
         "unskew.consensus._voting.Votes",
+        "unskew.mixture._em.Choice",
         "unskew.model_file.Items",
     }
 )

@@ -1,0 +1,190 @@
+"""Expectation-maximisation at fixed choices of covariance, effects and selection."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._families import BernoulliBlock, CategoricalBlock, GaussianBlock
+from ._rows import CHUNK, Rows, Stats
+
+MIN_SHARE = 1e-12
+
+
+class Choice(NamedTuple):
+    """One form of the model."""
+
+    covariance: str
+    effects: str
+    selection: str
+
+
+class Mixture:
+    """Parameters of a mixture, and its EM steps on the sums of the cells."""
+
+    def __init__(self, rows: Rows, K: int, choice: Choice):
+        full, shift = choice.covariance == "full", choice.effects == "shift"
+        self.K, self.choice = K, choice
+        self.blocks: list[Any] = []
+        if rows.n_gauss:
+            self.blocks.append(GaussianBlock(rows, K, full, shift))
+        if rows.n_bern:
+            self.blocks.append(BernoulliBlock(rows, K, shift))
+        for number in range(len(rows.categories)):
+            self.blocks.append(CategoricalBlock(rows, K, shift, number))
+        self.shares = np.full((rows.n_levels, K), 1.0 / K)
+
+    def copy(self) -> Mixture:
+        return copy.deepcopy(self)
+
+    def reorder(self, order: np.ndarray) -> None:
+        """Renumber the groups."""
+        self.shares = self.shares[:, order]
+        for block in self.blocks:
+            block.C = block.C[order]
+
+    def for_new_rows(self, shares: np.ndarray, level_weight: np.ndarray) -> Mixture:
+        """A copy with a further level, for unknown ones: the average effect. ``shares`` has one row
+        more than there are levels."""
+        new = copy.copy(self)
+        new.shares, new.blocks = shares, []
+        weight = level_weight / level_weight.sum()
+        for block in self.blocks:
+            own = copy.copy(block)
+            own.B = np.vstack([block.B, weight @ block.B])
+            new.blocks.append(own)
+        return new
+
+    @property
+    def n_parameters(self) -> int:
+        """Means, covariance, shares, and one tau per column; the effects are integrated out."""
+        L, K = self.shares.shape
+        free = (K - 1) * (L if self.choice.selection == "free" else 1)
+        return free + sum(block.n_parameters for block in self.blocks)
+
+    def natural(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        """theta (P, L, q, K) and kappa (P, L, K) of the whole row, shares included."""
+        P, (L, K) = len(rows.patterns), self.shares.shape
+        theta = np.zeros((P, L, rows.X.shape[1], K))
+        kappa = np.broadcast_to(np.log(np.maximum(self.shares, MIN_SHARE)), (P, L, K)).copy()
+        at = 0
+        for block in self.blocks:
+            own, constant = block.natural(rows)
+            width = block.n_columns
+            theta[:, :, at : at + width] = own[:, :, :width]
+            if isinstance(block, GaussianBlock):
+                theta[:, :, rows.first_mask : rows.first_flag_mask] = own[:, :, width:]
+            elif isinstance(block, BernoulliBlock):
+                theta[:, :, rows.first_flag_mask :] = own[:, :, width:]
+            kappa += constant
+            at += width
+        return theta, kappa
+
+    def m_step(self, stats: Stats, learn_tau: bool = True) -> None:
+        for block in self.blocks:
+            block.m_step(stats, learn_tau)
+        n = stats.N.sum(0)
+        if self.choice.selection == "common":
+            n = np.broadcast_to(n.sum(0), n.shape)
+        self.shares = n / np.maximum(n.sum(1, keepdims=True), 1e-300)
+        empty = n.sum(1) <= 0
+        self.shares[empty] = stats.N.sum((0, 1)) / max(stats.N.sum(), 1e-300)
+
+    def value(self, rows: Rows, log_sum: float, stats: Stats) -> tuple[float, float]:
+        """(marginal log-likelihood, bound): ``log_sum`` is that of the E step. The bound adds the
+        log priors that regularise the estimates."""
+        likelihood = log_sum + sum(block.row_constant(rows) for block in self.blocks)
+        parts = [block.penalty(stats) for block in self.blocks]
+        marginal = likelihood + sum(part[0] for part in parts)
+        return marginal, marginal + sum(part[1] for part in parts)
+
+
+def e_step(rows: Rows, model: Mixture, power: float = 1.0) -> tuple[float, Stats]:
+    """Sum of log sum_k exp(x theta_k + kappa_k), and the sums of the cells. ``power`` < 1 flattens
+    the responsibilities (deterministic annealing)."""
+    theta, kappa = model.natural(rows)
+    stats, total = Stats(rows, model.K), 0.0
+    for first, last, level, p in rows.groups:
+        for at in range(first, last, CHUNK):
+            to = min(at + CHUNK, last)
+            X, a = rows.X[at:to], rows.a[at:to]
+            r = X @ theta[p, level]
+            r += kappa[p, level]
+            if power != 1.0:
+                r *= power
+            top = r.max(1)
+            r -= top[:, None]
+            np.exp(r, out=r)
+            mass = r.sum(1)
+            total += float(a @ (top + np.log(mass))) / power
+            r *= (a / mass)[:, None]
+            stats.N[p, level] += r.sum(0)
+            stats.S[p, level] += r.T @ X
+    return total, stats
+
+
+def log_joint(rows: Rows, model: Mixture) -> np.ndarray:
+    """log(pi_kl f(x_i | k, l)) up to the row's own term, (n, K), in the order of ``rows``."""
+    theta, kappa = model.natural(rows)
+    out = np.empty((len(rows.X), model.K))
+    for first, last, level, p in rows.groups:
+        np.matmul(rows.X[first:last], theta[p, level], out=out[first:last])
+        out[first:last] += kappa[p, level]
+    return out
+
+
+class Fit(NamedTuple):
+    """Result of EM: the marginal log-likelihood, the bound after each step."""
+
+    model: Mixture
+    marginal: float
+    history: list
+    n_iter: int
+    converged: bool
+
+
+def run_em(
+    rows: Rows,
+    model: Mixture,
+    stats: Stats | None,
+    *,
+    max_iter: int,
+    tol: float,
+    learn_tau: bool = True,
+    powers: tuple[float, ...] = (),
+    watch: Any = None,
+    history: list | None = None,
+) -> Fit:
+    """EM from sums of the cells (or from the parameters of ``model`` where ``stats`` is None).
+
+    ``history`` is that of an earlier run on the same rows which this one continues. Converged when
+    an iteration raises the bound by less than ``tol`` per row. At fixed tau the
+    bound never falls; an update of tau maximises the marginal likelihood given the effects.
+    """
+    if stats is not None:
+        for _ in range(3):
+            model.m_step(stats, learn_tau)
+    for power in powers:
+        for _ in range(3):
+            model.m_step(e_step(rows, model, power)[1], learn_tau)
+    history = [] if history is None else history[:-1]
+    scale = max(float(rows.a.sum()), 1e-300)
+    marginal, converged, iteration = -np.inf, False, 0
+    for iteration in range(1, max_iter + 1):
+        log_sum, stats = e_step(rows, model)
+        marginal, bound = model.value(rows, log_sum, stats)
+        if watch is not None:
+            watch(iteration, bound)
+        history.append(bound)
+        if len(history) > 1 and abs(bound - history[-2]) < tol * scale:
+            converged = True
+            break
+        if iteration < max_iter:
+            model.m_step(stats, learn_tau)
+    return Fit(model, marginal, history, len(history), converged)
+
+
+def bic(marginal: float, n_parameters: int, n: float) -> float:
+    return -2.0 * marginal + n_parameters * float(np.log(max(n, 1.0)))

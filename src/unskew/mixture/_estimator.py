@@ -1,0 +1,440 @@
+"""SelectionMixture: a mixture model of rows that were selected with different shares by site."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClusterMixin, OneToOneFeatureMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from .._base import rollback_on_error
+from .._data.columns import as_frame, column_names
+from .._progress import emit, nested_progress, verbose_logging
+from .._terms import effective_share
+from .._validation import (
+    check_number,
+    check_option,
+    check_weights,
+    find_columns,
+    to_native_byteorder,
+)
+from ._columns import (
+    apply_columns,
+    find_kinds,
+    learn_columns,
+    level_codes,
+    read_levels,
+    read_sources,
+)
+from ._em import Choice, Mixture, bic, e_step, run_em
+from ._identify import describe_lacking, identify, positivity
+from ._prediction import PredictionMixin, check_shares
+from ._rows import Rows, Stats
+from ._search import Problem, Screened, Settings, choose_n_components, polish, screen
+
+# A full covariance distinguishes at most this many patterns of missing values.
+MAX_PATTERNS = 50
+
+
+class SelectionMixture(
+    PredictionMixin, OneToOneFeatureMixin, TransformerMixin, ClusterMixin, BaseEstimator
+):
+    """Mixture model for rows gathered with selection bias: group shares differ by site.
+
+    For a row x of group k at level l of the suspect (the nuisance (batch) column through which the
+    bias came in: site, scanner, channel)
+
+        x | k, l  ~  f(C_k + B_l)           P(k | l) = pi_kl
+        B_lj      ~  N(0, tau_j^2)
+
+    The shares pi_kl are the selection: nothing assumes that sites have equal shares, or that group
+    and site are independent. B_l is the effect of the level on the columns; it is integrated out of
+    the likelihood. Numbers are Gaussian with a covariance that all groups share (diagonal or full);
+    two-valued columns are Bernoulli and categories multinomial, with C + B on the logit scale;
+    ordered categories are Gaussian scores. Missing values are left out of the likelihood.
+
+    tau_j is estimated by empirical Bayes: tau_j = t s_j in the columns in which that raises the
+    marginal likelihood, with s_j the standard deviation within groups (1 on the logit scale), and 0
+    in the others. The single t makes small effects more likely than large ones; where the data
+    allow several matchings of the groups of two levels (see ``identified_``), the one with the
+    smallest effects has the highest marginal likelihood. The prior also identifies the origin of
+    C and B: the effects of the levels have mean 0.
+
+    One criterion ranks initializations, ``covariance``, ``effects``, ``selection`` and
+    ``n_components``: BIC = -2 log p(x) + p ln n, with B integrated out (in closed form for numbers
+    given the responsibilities, by Laplace's approximation otherwise) and p the number of means,
+    covariances, shares and one tau per column; n is the sum of the sample weights.
+
+    Parameters
+    ----------
+    n_components : int or "auto", default=8
+        Number of groups. "auto": the number up to ``max_components`` with the lowest BIC.
+    suspects : str, int, list of names or indices, boolean mask, or None
+        The categorical suspect, or its indicator columns (exactly one is 1 in each row). None: a
+        mixture without effects and with common shares.
+    covariance : {"auto", "diag", "full"}, default="auto"
+        Covariance of the numbers, shared by all groups. A full one is shrunk towards the variances
+        of each column given the others, with d + 1 prior rows. With missing values it is exact by
+        pattern of missing values; with more than 50 patterns "auto" is "diag" and "full" an error.
+    effects : {"auto", "none", "shift"}, default="auto"
+        Whether levels shift the columns.
+    selection : {"auto", "common", "free"}, default="auto"
+        Whether the shares of the groups differ by level.
+    population_shares : array (n_components,) or None
+        Shares of the groups in the population, in the order of the groups (by size in the sample,
+        largest first), for ``weights_`` and ``predict(shares="population")``. None: the shares in
+        the whole sample. The data do not identify those of the population.
+    kinds : dict or None
+        Column (name or index) -> "category" (numbers that are codes) or "number" (two-valued
+        numbers to be treated as Gaussian).
+    init : array of labels (n,), of responsibilities (n, n_components), or None
+        None: k-means on rows with 0, 50, 75 and 100 % of the levels' means removed, k-means
+        alternating with effects, and random partitions, compared on at most 3,000 rows; then
+        merging and splitting groups.
+    n_init : int, default=1
+        Repetitions of these initializations.
+    max_iter, tol : int, float, default=300, 1e-6
+        Converged when an iteration raises the bound by less than ``tol`` per row.
+    max_components : int, default=10
+        For ``n_components="auto"``.
+    random_state : int, RandomState or None
+    verbose : int
+        1 logs the candidates, 2 each iteration (logger "unskew").
+
+    Attributes
+    ----------
+    labels_ : ndarray (n,)
+        Group with the largest responsibility. Groups are numbered by size, largest first.
+    means_ : ndarray (n_components, n_columns)
+        Means of numbers and probabilities of flags and categories, at the average effect, of the
+        columns ``column_names_``.
+    shares_ : ndarray (n_levels, n_components)
+        P(k | level); ``levels_`` has the names of the levels.
+    population_shares_ : ndarray (n_components,)
+    suspect_effects_ : list of dicts
+        For each level: "suspect", "level", "columns", "effects" (in units of the numbers, on the
+        logit scale for discrete columns) and "se", their posterior standard deviations.
+    covariance_ : ndarray (n_numbers, n_numbers) or (n_numbers,)
+    tau_ : ndarray (n_columns,)
+        Standard deviations of the effects, in the same units.
+    weights_, combined_weights_ : ndarray (n,)
+        Inverse-selection weights, and their product with ``sample_weight``; see Notes.
+    effective_sample_size_ : float
+        As a share: sum(a w)^2 / (sum(a) sum(a w^2)).
+    identified_ : {"yes", "under small effects", "no"}
+        Whether the levels are joined through two groups or more, through one, or not; a level shows
+        a group that has 1 % of its rows, and five rows. Otherwise a warning names the levels.
+    positivity_ : ndarray (n_levels, n_components)
+        Share of each group at each level divided by its share in the population. Below 0.05 there
+        is next to nothing to weight up, and a warning is issued.
+    choice_ : dict
+        The covariance, effects and selection of the model.
+    candidates_ : list of dicts
+        BIC of the choices that were compared, extrapolated from the subsample (at most 3,000 rows)
+        where there are more rows.
+    bic_, marginal_log_likelihood_, n_parameters_ : float, float, int
+    history_ : dict
+        "bound": the penalised marginal log-likelihood after each iteration, standardised columns.
+    n_iter_, status_ : int, str
+    n_components_, n_features_in_, feature_names_in_, suspects_
+
+    Notes
+    -----
+    The weight of a row is the expectation of its true inverse-selection weight,
+    w_i = sum_k r_ik pi_k / pi_kl. Group and level are independent in the rows weighted group by
+    group, r_ik pi_k / pi_kl; under w_i they are so only where groups are well separated.
+
+    A number that is recorded with resolution h has a variance of at least h^2 / 12 within groups.
+    One that is nearly constant within the levels has at least its variance within levels: without
+    that bound groups would consist of the few rows with another value.
+
+    Examples
+    --------
+    >>> from sklearn.metrics import adjusted_rand_score
+    >>> from unskew import SelectionMixture
+    >>> from unskew.simulate import make_site_footprint
+    >>> data = make_site_footprint(1000, rate=0.8, random_state=0)
+    >>> model = SelectionMixture(4, suspects=data.suspects, random_state=0).fit(data.X)
+    >>> labels = model.predict(data.X_population, shares="population")
+    >>> round(adjusted_rand_score(data.y_population, labels), 1)
+    0.9
+    """
+
+    def __init__(
+        self,
+        n_components=8,
+        *,
+        suspects=None,
+        covariance="auto",
+        effects="auto",
+        selection="auto",
+        population_shares=None,
+        kinds=None,
+        init=None,
+        n_init=1,
+        max_iter=300,
+        tol=1e-6,
+        max_components=10,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.suspects = suspects
+        self.covariance = covariance
+        self.effects = effects
+        self.selection = selection
+        self.population_shares = population_shares
+        self.kinds = kinds
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_components = max_components
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _check_parameters(self) -> None:
+        if not (isinstance(self.n_components, str) and self.n_components == "auto"):
+            check_number("n_components", self.n_components, numbers.Integral, low=1)
+        elif self.init is not None:
+            raise ValueError("n_components='auto' should be used with init=None")
+        check_option("covariance", self.covariance, ("auto", "diag", "full"))
+        check_option("effects", self.effects, ("auto", "none", "shift"))
+        check_option("selection", self.selection, ("auto", "common", "free"))
+        for name in ("n_init", "max_iter", "max_components"):
+            check_number(name, getattr(self, name), numbers.Integral, low=1)
+        check_number("tol", self.tol, low=0)
+        if self.kinds is not None and not isinstance(self.kinds, dict):
+            raise TypeError(f"kinds={self.kinds!r} should be a dict of columns and kinds")
+        if self.suspects is None:
+            for name, value in (("effects", "shift"), ("selection", "free")):
+                if getattr(self, name) == value:
+                    raise ValueError(f"{name}={value!r} needs suspects, and suspects=None")
+        if self.population_shares is not None:
+            if self.n_components == "auto":
+                raise ValueError("population_shares should be used with a given n_components")
+            check_shares("population_shares", self.population_shares, self.n_components)
+        if not isinstance(self.verbose, (bool, np.bool_)):
+            check_number("verbose", self.verbose, numbers.Integral, low=0)
+
+    # ------------------------------------------------------------------------------------ fit
+    def fit(self, X, y=None, sample_weight=None):
+        """Fit the mixture.
+
+        Parameters
+        ----------
+        X : array (n, d) or a pandas, polars or pyarrow table
+            nan and missing values are left out of the likelihood. In an array, columns with two
+            values are Bernoulli and all others Gaussian; see ``kinds``.
+        y : ignored
+        sample_weight : array (n,) or None
+            Design weights: weight 2 is equivalent to the row twice, weight 0 to its absence (the
+            row is still labelled).
+
+        Returns
+        -------
+        self
+        """
+        with rollback_on_error(self), verbose_logging(self.verbose):
+            self._check_parameters()
+            problem, settings = self._prepare(X, sample_weight)
+            if self.init is not None:
+                found = self._from_init(problem, settings)
+            elif self.n_components == "auto":
+                largest = min(self.max_components, problem.n_used)
+                _, found, self._scores = choose_n_components(problem, settings, largest)
+            else:
+                found = screen(problem, self.n_components, settings)
+
+            def watch(iteration: int, bound: float) -> None:
+                emit("iteration", iteration, bound=bound)
+
+            with nested_progress():
+                fit, polished = polish(problem, found, settings, watch)
+            self._store(problem, fit, polished, found)
+        return self
+
+    def _prepare(self, X: Any, sample_weight: Any) -> tuple[Problem, Settings]:
+        frame = as_frame(X)
+        self.__dict__.pop("feature_names_in_", None)
+        if frame is None:
+            X = validate_data(
+                self,
+                to_native_byteorder(X),
+                dtype=np.float64,
+                ensure_all_finite="allow-nan",
+            )
+            n, names = X.shape[0], None
+            own_names = [f"column {i}" for i in range(X.shape[1])]
+            names = getattr(self, "feature_names_in_", None)
+            self._backend = None
+        else:
+            own_names = column_names(frame)
+            n, names = len(frame), np.array(own_names, dtype=object)
+            if n == 0 or not own_names:
+                raise ValueError(
+                    f"X has {n} rows and {len(own_names)} columns; both should be >= 1"
+                )
+            self.feature_names_in_, self.n_features_in_ = names, len(own_names)
+            self._backend = frame.implementation.value
+        d = self.n_features_in_
+        a = check_weights(sample_weight, n)
+        present = int((a > 0).sum())
+        if present < 2:
+            raise ValueError(f"n_samples={present} of positive weight should be >= 2")
+        if self.n_components != "auto" and present < self.n_components:
+            of_weight = " of positive weight" if present < n else ""
+            raise ValueError(
+                f"n_components={self.n_components} should be <= n_samples={present}{of_weight}"
+            )
+        self._kinds = find_kinds(self.kinds, names, d)
+        values = read_sources(X, self._kinds)
+        self.suspects_ = None
+        suspects = np.zeros(0, dtype=np.intp)
+        self._names = own_names
+        self._suspect, self.levels_, level = "", ["all"], np.zeros(n, dtype=np.intp)
+        if self.suspects is not None:
+            suspects = self.suspects_ = find_columns(self.suspects, names, d, "suspects")
+            if suspects.size in (0, d):
+                which = "no column" if suspects.size == 0 else f"all {d} columns"
+                raise ValueError(
+                    f"suspects={self.suspects!r} names {which}; at least one column should be a "
+                    "suspect and one should not"
+                )
+            self._suspect, self.levels_ = read_levels(values, own_names, suspects, a)
+            level = level_codes(values, own_names, suspects, self.levels_)[1]
+            self._suspect_numeric = values[suspects[0]].kind == "number"
+        self._columns = learn_columns(values, own_names, suspects, a, level, self._kinds)
+        columns = apply_columns(self._columns, values)
+        scale = np.array([c.sd for c in self._columns if c.kind == "number"])
+        rng = check_random_state(self.random_state)
+        L = len(self.levels_)
+        # Rows of weight 0 may have levels that no row of the fit has: they enter at level 0.
+        problem = Problem(columns, np.maximum(level, 0), L, a, scale, MAX_PATTERNS, rng)
+        self._level_of_rows = level
+        return problem, self._settings(problem.rows)
+
+    def _settings(self, rows: Rows) -> Settings:
+        covariances = ("diag", "full") if self.covariance == "auto" else (self.covariance,)
+        if rows.n_gauss < 2 and self.covariance == "auto":
+            covariances = ("diag",)
+        if "full" in covariances and not rows.patterns_exact:
+            if self.covariance == "full":
+                raise ValueError(
+                    "covariance='full' is fitted for at most "
+                    f"{MAX_PATTERNS} patterns of missing values, and X has more; use 'diag'"
+                )
+            covariances = ("diag",)
+        effects = ("none", "shift") if self.effects == "auto" else (self.effects,)
+        selections = ("free", "common") if self.selection == "auto" else (self.selection,)
+        if self.suspects is None:
+            effects, selections = ("none",), ("common",)
+        return Settings(covariances, effects, selections, self.n_init, self.max_iter, self.tol)
+
+    def _from_init(self, problem: Problem, settings: Settings) -> list[Screened]:
+        """One solution of each form, from the given labels or responsibilities, on all rows."""
+        K, n = int(self.n_components), len(problem.a)
+        given = np.asarray(self.init)
+        if given.shape == (n,) and given.dtype.kind in "iu":
+            if given.min() < 0 or given.max() >= K:
+                raise ValueError(
+                    f"init has labels from {given.min()} to {given.max()}; they should be in "
+                    f"0..{K - 1}"
+                )
+            R = np.eye(K)[given]
+        elif given.shape == (n, K) and given.dtype.kind in "fbiu":
+            R = given.astype(np.float64)
+            if not (np.isfinite(R).all() and (R >= 0).all() and (R.sum(1) > 0).all()):
+                raise ValueError("init should be responsibilities >= 0 with a positive sum per row")
+            R = R / R.sum(1, keepdims=True)
+        else:
+            raise ValueError(
+                f"init has shape {given.shape} and dtype {given.dtype}; it should be integer "
+                f"labels ({n},) or responsibilities ({n}, {K})"
+            )
+        problem.use_all_rows()
+        stats = Stats.of_responsibilities(problem.rows, R[problem.rows.order])
+        found = []
+        for covariance in settings.covariances:
+            for effects in settings.effects:
+                for selection in settings.selections:
+                    model = Mixture(problem.rows, K, Choice(covariance, effects, selection))
+                    fit = run_em(problem.rows, model, stats, max_iter=self.max_iter, tol=self.tol)
+                    found.append(Screened(problem.score(fit), fit))
+        return sorted(found, key=lambda one: one.score)
+
+    # ---------------------------------------------------------------------------------- store
+    def _store(self, problem: Problem, fit: Any, polished: list, found: list) -> None:
+        model, rows, a = fit.model, problem.rows, problem.a
+        stats = e_step(rows, model)[1]
+        order = np.argsort(-stats.N.sum((0, 1)), kind="stable")
+        model.reorder(order)
+        N = stats.N.sum(0)[:, order]
+        K = model.K
+        self._model, self.n_components_ = model, K
+        self._level_weight = np.maximum(rows.level_weight, 0.0)
+        self.choice_ = model.choice._asdict()
+        self.candidates_ = [
+            {**one.choice._asdict(), "n_components": one.fit.model.K, "bic": one.score}
+            for one in found
+        ]
+        self.history_ = {"bound": np.array(fit.history)}
+        self.n_iter_ = fit.n_iter
+        self.status_ = "converged" if fit.converged else "max_iter"
+        self.shares_ = model.shares
+        weight = self._level_weight / self._level_weight.sum()
+        self.population_shares_ = weight @ model.shares
+        if self.population_shares is not None:
+            self.population_shares_ = check_shares("population_shares", self.population_shares, K)
+        units = float(rows.known_weight @ np.log(self._sd())) if rows.n_gauss else 0.0
+        self.marginal_log_likelihood_ = fit.marginal - units
+        self.n_parameters_ = model.n_parameters
+        self._n = problem.n
+        self.bic_ = bic(self.marginal_log_likelihood_, self.n_parameters_, problem.n)
+        self._effects_term = sum(block.penalty(stats)[0] for block in model.blocks)
+        self._store_columns(model, stats)
+        joint, rows = self._joint_of(problem.columns, self.__dict__.pop("_level_of_rows"), "sample")
+        back = np.empty_like(rows.order)
+        back[rows.order] = np.arange(rows.order.size)
+        self.labels_ = joint.argmax(1)[back]
+        w = self._weights_of(joint, rows)[back]
+        w = np.where(a > 0, w, 0.0)
+        self.weights_ = w * (a.sum() / (a @ w))
+        self.combined_weights_ = a * self.weights_
+        inverse = np.divide(1.0, a, out=np.zeros_like(a), where=a > 0)
+        self.effective_sample_size_ = float(
+            effective_share(self.combined_weights_, inverse, float(a.sum()))
+        )
+        self.identified_, why = identify(N, self.levels_, self._suspect)
+        self.positivity_ = positivity(N, self.population_shares_)
+        lacking = describe_lacking(self.positivity_, self.levels_, self._suspect)
+        used = np.unique(self.labels_[a > 0]).size
+        for text, kind in (
+            (why, UserWarning),
+            (lacking if self.suspects is not None else "", UserWarning),
+            (
+                ""
+                if used == K
+                else f"Number of distinct groups ({used}) found smaller than n_components ({K}).",
+                ConvergenceWarning,
+            ),
+            (
+                ""
+                if fit.converged
+                else f"SelectionMixture did not converge in max_iter={self.max_iter} iterations; "
+                f"raise max_iter or tol={self.tol:g}.",
+                ConvergenceWarning,
+            ),
+        ):
+            if text:
+                warnings.warn(text, kind, stacklevel=3)

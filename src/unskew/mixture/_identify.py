@@ -1,0 +1,86 @@
+"""What the data can identify: levels joined through groups, and groups that levels lack."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from .._validation import abbreviate
+
+# A level shows a group that has this share of its rows, and this many rows.
+SHOWN_SHARE, SHOWN_ROWS = 0.01, 5.0
+# A level lacks a group whose share is below this part of its share in the population.
+LACKING = 0.05
+MOST_NAMED = 4
+
+
+def shown_groups(N: np.ndarray) -> np.ndarray:
+    """Which level (L) shows which group (K), from the weights N of the cells (L, K)."""
+    total = np.maximum(N.sum(1, keepdims=True), 1e-300)
+    return (N >= SHOWN_SHARE * total) & (N >= np.minimum(SHOWN_ROWS, 0.5 * total))
+
+
+def identify(N: np.ndarray, levels: list[str], suspect: str) -> tuple[str, str]:
+    """("yes", "under small effects" or "no", and why, in words).
+
+    Two levels that share two groups fix the effect and the matching of their groups: the
+    difference of the two means is the same at both. Through one group only, either group of one
+    level can be matched with the group of the other, with another effect and the same likelihood.
+    """
+    L, K = N.shape
+    if L < 2 or K < 2:
+        return "yes", ""
+    shown = shown_groups(N).astype(int)
+    shared = shown @ shown.T
+    by_two = _parts(shared >= 2)
+    if by_two.max() == 0:
+        return "yes", ""
+    by_one = _parts(shared >= 1)
+    answer, part = ("no", by_one) if by_one.max() > 0 else ("under small effects", by_two)
+    main = np.bincount(part, weights=N.sum(1)).argmax()
+    apart = np.flatnonzero(part != main)
+    named = abbreviate(
+        [f"{levels[at]!r} (groups {_list(np.flatnonzero(shown[at]))})" for at in apart],
+        MOST_NAMED,
+        quoted=False,
+    )
+    if answer == "no":
+        return answer, (
+            f"The effects of {suspect!r} are not identifiable: no group joins {named} to the other "
+            "levels, so that any difference between them can be an effect or a difference of the "
+            "groups."
+        )
+    return answer, (
+        f"The effects of {suspect!r} are identified under small effects only: {named} share at "
+        "most one group with the other levels, so that their groups can be matched in several ways "
+        "of equal likelihood; the one with the smallest effects is reported."
+    )
+
+
+def positivity(N: np.ndarray, population: np.ndarray) -> np.ndarray:
+    """Share of each group in each level divided by its share in the population, (L, K)."""
+    shares = N / np.maximum(N.sum(1, keepdims=True), 1e-300)
+    return np.divide(shares, population, out=np.ones_like(shares), where=population > 0)
+
+
+def describe_lacking(ratio: np.ndarray, levels: list[str], suspect: str) -> str:
+    """Warning where rows cannot be weighted up; empty where there are none."""
+    where = np.argwhere(ratio < LACKING)
+    if where.size == 0:
+        return ""
+    pairs = [f"group {k} at {levels[at]!r}" for at, k in where]
+    return (
+        f"Some groups (nearly) do not occur at some levels of {suspect!r}: "
+        f"{abbreviate(pairs, MOST_NAMED, quoted=False)}. There are no rows to weight up, and "
+        "weights_ do not make group and level independent there."
+    )
+
+
+def _parts(joined: np.ndarray) -> np.ndarray:
+    """Number of the connected component of each level."""
+    return connected_components(csr_array(joined), directed=False)[1]
+
+
+def _list(numbers: np.ndarray) -> str:
+    return ", ".join(map(str, numbers)) or "none"

@@ -1,0 +1,153 @@
+"""Rows as the expectation step reads them: sorted by pattern of missing values and by level."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+# Rows per matrix product: the product and the responsibilities stay in the cache.
+CHUNK = 8192
+
+
+class Columns(NamedTuple):
+    """Encoded columns before sorting: numbers are standardised, missing values are nan.
+
+    numbers     (n, g)
+    floor       (g,), smallest variance within a group
+    flags       (n, b) of 0 and 1; nan in new rows only
+    categories  list of (codes (n,), -1 where missing, number of categories)
+    """
+
+    numbers: np.ndarray
+    floor: np.ndarray
+    flags: np.ndarray
+    categories: list
+
+
+class Rows:
+    """Sorted rows with their constant sums.
+
+    X           (n, q): numbers and flags (0 where missing), categories one-hot, then one column
+                for each number, and each flag, with missing values: 1 where known
+    groups      list of (first, last, level, pattern)
+    patterns    for each pattern which numbers are known; one entry, all True, where patterns are
+                not told apart (no missing values, or too many patterns)
+    order       position in the data of each sorted row
+    """
+
+    def __init__(
+        self, columns: Columns, level: np.ndarray, n_levels: int, a: np.ndarray, max_patterns: int
+    ):
+        numbers = columns.numbers
+        missing = np.isnan(numbers)
+        n, self.n_gauss = numbers.shape
+        self.n_bern = columns.flags.shape[1]
+        self.n_levels = n_levels
+        self.floor = columns.floor
+        self.mask_of = np.flatnonzero(missing.any(0))
+        self.patterns_exact = True
+        pattern = np.zeros(n, dtype=np.intp)
+        self.patterns = [np.ones(self.n_gauss, bool)]
+        if self.mask_of.size:
+            known, pattern = np.unique(~missing, axis=0, return_inverse=True)
+            pattern = pattern.ravel()
+            self.patterns = list(known)
+            if len(known) > max_patterns:
+                self.patterns_exact = False
+                pattern = np.zeros(n, dtype=np.intp)
+                self.patterns = [np.ones(self.n_gauss, bool)]
+        self.order = np.lexsort((level, pattern))
+        one_hot = [
+            (codes[:, None] == np.arange(M)).astype(float) for codes, M in columns.categories
+        ]
+        no_flag = np.isnan(columns.flags)
+        self.flag_mask_of = np.flatnonzero(no_flag.any(0))
+        parts = [np.where(missing, 0.0, numbers), np.where(no_flag, 0.0, columns.flags), *one_hot]
+        parts.append((~missing[:, self.mask_of]).astype(float))
+        parts.append((~no_flag[:, self.flag_mask_of]).astype(float))
+        self.X = np.concatenate(parts, axis=1)[self.order]
+        self.level, self.pattern, self.a = level[self.order], pattern[self.order], a[self.order]
+        self.categories, at = [], self.n_gauss + self.n_bern
+        for _, M in columns.categories:
+            self.categories.append((at, at + M))
+            at += M
+        self.first_mask, self.first_flag_mask = at, at + self.mask_of.size
+        self._group()
+        self._sum_up()
+
+    def _group(self) -> None:
+        key = self.pattern * self.n_levels + self.level
+        cuts = np.flatnonzero(np.diff(key)) + 1
+        bounds = np.concatenate([[0], cuts, [key.size]]).astype(int)
+        self.groups = [
+            (int(f), int(t), int(self.level[f]), int(self.pattern[f]))
+            for f, t in pairwise(bounds)
+            if t > f
+        ]
+
+    def _sum_up(self) -> None:
+        g, a = self.n_gauss, self.a
+        numbers = self.X[:, :g]
+        self.squares = a @ numbers**2
+        self.known_weight = np.full(g, a.sum())
+        self.known_weight[self.mask_of] = a @ self.masks
+        self.moments = [np.zeros((g, g)) for _ in self.patterns]
+        self.pattern_weight = np.zeros(len(self.patterns))
+        for first, last, _, p in self.groups:
+            part = numbers[first:last]
+            self.moments[p] += (part * a[first:last, None]).T @ part
+            self.pattern_weight[p] += a[first:last].sum()
+        total = max(float(a.sum()), 1e-300)
+        flags = self.X[:, g : g + self.n_bern]
+        # Half a row of each value: shares inside (0, 1).
+        self.bern_share = (a @ flags + 0.5) / (total + 1.0)
+        self.category_share = []
+        for first, last in self.categories:
+            weight = a @ self.X[:, first:last] + 0.5
+            self.category_share.append(weight / weight.sum())
+
+    @property
+    def masks(self) -> np.ndarray:
+        return self.X[:, self.first_mask : self.first_flag_mask]
+
+    @property
+    def level_weight(self) -> np.ndarray:
+        return np.bincount(self.level, weights=self.a, minlength=self.n_levels)
+
+
+class Stats:
+    """Sums of the cells: N (P, L, K) weights, S (P, L, K, q) weighted sums of the columns."""
+
+    def __init__(self, rows: Rows, K: int):
+        P, L, q = len(rows.patterns), rows.n_levels, rows.X.shape[1]
+        self.rows = rows
+        self.N, self.S = np.zeros((P, L, K)), np.zeros((P, L, K, q))
+
+    @property
+    def gauss(self) -> np.ndarray:
+        return self.S[..., : self.rows.n_gauss]
+
+    @property
+    def bern(self) -> np.ndarray:
+        g = self.rows.n_gauss
+        return self.S[..., g : g + self.rows.n_bern]
+
+    @property
+    def masks(self) -> np.ndarray:
+        return self.S[..., self.rows.first_mask : self.rows.first_flag_mask]
+
+    def category(self, number: int) -> np.ndarray:
+        first, last = self.rows.categories[number]
+        return self.S[..., first:last]
+
+    @classmethod
+    def of_responsibilities(cls, rows: Rows, R: np.ndarray) -> Stats:
+        """Sums for given responsibilities (n, K), in the order of ``rows``."""
+        stats = cls(rows, R.shape[1])
+        for first, last, level, p in rows.groups:
+            r = R[first:last] * rows.a[first:last, None]
+            stats.N[p, level] += r.sum(0)
+            stats.S[p, level] += r.T @ rows.X[first:last]
+        return stats

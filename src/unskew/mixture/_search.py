@@ -1,0 +1,303 @@
+"""Initializations, and the choice of covariance, effects, selection and number of groups."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.cluster import KMeans
+
+from .._progress import emit
+from ._em import Choice, Fit, Mixture, bic, e_step, log_joint, run_em
+from ._rows import Columns, Rows, Stats
+
+# Rows on which initializations are screened.
+SCREEN_ROWS = 3000
+SCREEN_ITER, SCREEN_TOL = 10, 1e-5
+# Solutions of a screening that are run to convergence, and forms polished on all rows.
+KEPT, POLISHED = 3, 2
+REMOVED = (0.0, 0.5, 0.75, 1.0)
+SPLIT_MERGE_ROUNDS = 3
+
+
+class Settings(NamedTuple):
+    """Forms of the model to compare, and the limits of EM."""
+
+    covariances: tuple[str, ...]
+    effects: tuple[str, ...]
+    selections: tuple[str, ...]
+    n_init: int
+    max_iter: int
+    tol: float
+
+
+class Screened(NamedTuple):
+    """A solution on the subsample; ``score`` is its BIC extrapolated to all rows."""
+
+    score: float
+    fit: Fit
+
+    @property
+    def choice(self) -> Choice:
+        return self.fit.model.choice
+
+
+class Problem:
+    """All rows, the subsample, and the arrays that initializations cluster."""
+
+    def __init__(
+        self, columns: Columns, level: np.ndarray, n_levels: int, a: np.ndarray, scale: np.ndarray,
+        max_patterns: int, rng: np.random.RandomState,
+    ):  # fmt: skip
+        self.rows = Rows(columns, level, n_levels, a, max_patterns)
+        self.rng = rng
+        self.columns, self.a = columns, a
+        used = np.flatnonzero(a > 0)
+        self.n_used = used.size
+        if used.size > SCREEN_ROWS:
+            used = np.sort(rng.permutation(used)[:SCREEN_ROWS])
+        self.whole = used.size == a.size
+        part = columns
+        if not self.whole:
+            part = Columns(
+                columns.numbers[used],
+                columns.floor,
+                columns.flags[used],
+                [(codes[used], M) for codes, M in columns.categories],
+            )
+            self.sub = Rows(part, level[used], n_levels, a[used], max_patterns)
+        else:
+            self.sub = self.rows
+        self.n = float(a.sum())
+        self.factor = self.n / max(float(self.sub.a.sum()), 1e-300)
+        g = part.numbers.shape[1]
+        X = self.sub.X[:, : self.sub.first_mask]
+        self.views = [X]
+        if g and scale.size and scale.max() > 1.5 * scale.min():
+            # Principal components: the units tell which columns matter.
+            unit = np.concatenate([scale / scale.max(), np.ones(X.shape[1] - g)])
+            self.views.append(X * unit)
+
+    def use_all_rows(self) -> None:
+        """No subsample: a given initialization is not screened."""
+        self.sub, self.whole, self.factor = self.rows, True, 1.0
+
+    def score(self, fit: Fit) -> float:
+        """BIC of a fit to the subsample, extrapolated to all rows."""
+        return bic(self.factor * fit.marginal, fit.model.n_parameters, self.n)
+
+
+def initial_labels(problem: Problem, K: int, n_init: int) -> list[np.ndarray]:
+    """Labels of the subsample: k-means with 0 to 100 % of the levels' means removed, the solution
+    with effects of DCKM, and random partitions."""
+    rows, rng = problem.sub, problem.rng
+    n, found = len(rows.X), []
+    K = min(K, n)
+    weights = np.bincount(rows.level, weights=rows.a, minlength=rows.n_levels)
+    for _ in range(n_init):
+        for X in problem.views:
+            sums = np.zeros((rows.n_levels, X.shape[1]))
+            np.add.at(sums, rows.level, X * rows.a[:, None])
+            means = sums / np.maximum(weights, 1e-300)[:, None]
+            for share in REMOVED if rows.n_levels > 1 else (0.0, 0.0):
+                seed = rng.randint(2**31 - 1)
+                kmeans = KMeans(K, n_init=1, max_iter=50, random_state=seed)
+                found.append(
+                    kmeans.fit(X - share * means[rows.level], sample_weight=rows.a).labels_
+                )
+            if rows.n_levels > 1:
+                found.append(_effects_labels(X, rows, K, rng))
+        for _ in range(2):
+            found.append(rng.randint(K, size=n))
+    return found
+
+
+def _effects_labels(X: np.ndarray, rows: Rows, K: int, rng: np.random.RandomState) -> np.ndarray:
+    """Alternate k-means labels and additive effects of the levels (DCKM's ``adjust="effects"``)."""
+    from ._cells import solve_cells
+
+    labels = rng.randint(K, size=len(X))
+    B, at = np.zeros((rows.n_levels, X.shape[1])), labels * rows.n_levels + rows.level
+    seed = rng.randint(2**31 - 1)
+    init: Any = "k-means++"
+    for _ in range(8):
+        model = KMeans(K, init=init, n_init=1, max_iter=10, random_state=seed)
+        labels = model.fit(X - B[rows.level], sample_weight=rows.a).labels_
+        at = labels * rows.n_levels + rows.level
+        W = np.bincount(at, weights=rows.a, minlength=K * rows.n_levels)
+        WZ = np.zeros((K * rows.n_levels, X.shape[1]))
+        np.add.at(WZ, at, X * rows.a[:, None])
+        W = np.repeat(W.reshape(K, rows.n_levels, 1), X.shape[1], axis=2)
+        init, new = solve_cells(W, WZ.reshape(W.shape), np.ones(X.shape[1]))
+        if np.allclose(new, B, atol=1e-6):
+            break
+        B = new
+    return labels
+
+
+def from_labels(rows: Rows, labels: np.ndarray, K: int) -> Stats:
+    R = np.zeros((labels.size, K))
+    R[np.arange(labels.size), labels] = 1.0
+    return Stats.of_responsibilities(rows, R)
+
+
+def screen(problem: Problem, K: int, settings: Settings) -> list[Screened]:
+    """Best solution of each form of the model on the subsample, best first."""
+    rows = problem.sub
+    starts = [
+        from_labels(rows, labels, K) for labels in initial_labels(problem, K, settings.n_init)
+    ]
+    selection = settings.selections[0]
+    forms = [Choice(c, e, selection) for c in settings.covariances for e in settings.effects]
+    best: dict[Choice, Screened] = {}
+    for form in forms:
+        tried = [_short(problem, form, K, stats) for stats in starts]
+        tried += [
+            _short(problem, form, K, _stats_of(rows, other.fit.model)) for other in best.values()
+        ]
+        tried.sort(key=lambda one: one.score)
+        best[form] = min(
+            (_converge(problem, one.fit, settings) for one in _distinct(tried)[:KEPT]),
+            key=lambda one: one.score,
+        )
+        emit("candidate", len(best), len(forms), status=" ".join(form), bic=best[form].score)
+    for form in forms:  # solutions of one form can be better initializations of another
+        others = [other for other in best.values() if other.choice != form]
+        for other in sorted(others, key=lambda one: one.score)[:1]:
+            new = _short(problem, form, K, _stats_of(rows, other.fit.model))
+            if new.score < best[form].score - 1e-6 * abs(new.score):
+                best[form] = _converge(problem, new.fit, settings)
+    found = sorted(best.values(), key=lambda one: one.score)
+    found[0] = split_and_merge(problem, found[0], settings)
+    for name in settings.selections[1:]:
+        found += [_with_selection(problem, one, name, settings) for one in found[: 2 * POLISHED]]
+    return sorted(found, key=lambda one: one.score)
+
+
+def _short(problem: Problem, form: Choice, K: int, stats: Stats) -> Screened:
+    model = Mixture(problem.sub, K, form)
+    fit = run_em(problem.sub, model, stats, max_iter=SCREEN_ITER, tol=SCREEN_TOL)
+    return Screened(problem.score(fit), fit)
+
+
+def _converge(problem: Problem, before: Fit, settings: Settings) -> Screened:
+    fit = run_em(
+        problem.sub, before.model, None, max_iter=settings.max_iter, tol=max(settings.tol, 1e-6),
+        history=before.history,
+    )  # fmt: skip
+    return Screened(problem.score(fit), fit)
+
+
+def _stats_of(rows: Rows, model: Mixture) -> Stats:
+    return e_step(rows, model)[1]
+
+
+def _distinct(found: list[Screened]) -> list[Screened]:
+    """Without solutions whose scores agree: they are the same optimum."""
+    kept: list[Screened] = []
+    for one in found:
+        if all(abs(one.score - other.score) > 1e-7 * abs(one.score) for other in kept):
+            kept.append(one)
+    return kept
+
+
+def _with_selection(
+    problem: Problem, one: Screened, selection: str, settings: Settings
+) -> Screened:
+    model = one.fit.model.copy()
+    model.choice = model.choice._replace(selection=selection)
+    model.m_step(_stats_of(problem.sub, model))
+    return _converge(problem, Fit(model, 0.0, [], 0, False), settings)
+
+
+def split_and_merge(problem: Problem, best: Screened, settings: Settings) -> Screened:
+    """Leave local optima: merge the two groups that overlap most and split another in two."""
+    rows, K = problem.sub, best.fit.model.K
+    if K < 3:
+        return best
+    for _ in range(SPLIT_MERGE_ROUNDS):
+        labels = log_joint(rows, best.fit.model).argmax(1)
+        candidates = _moves(problem, best.fit.model, labels)
+        tried = [
+            _short(problem, best.choice, K, from_labels(rows, moved, K)) for moved in candidates
+        ]
+        tried = [one for one in tried if np.isfinite(one.score)]
+        if not tried:
+            return best
+        new = min(tried, key=lambda one: one.score)
+        new = _converge(problem, new.fit, settings)
+        if new.score >= best.score - 1e-6 * abs(best.score):
+            return best
+        best = new
+    return best
+
+
+def _moves(problem: Problem, model: Mixture, labels: np.ndarray) -> list[np.ndarray]:
+    """Up to six partitions: two merges of the groups with the nearest means, three splits each."""
+    rows, K = problem.sub, model.K
+    corrected = rows.X[:, : rows.first_mask].copy()
+    at = 0
+    for block in model.blocks[:1]:
+        if rows.n_gauss:
+            corrected[:, : block.n_columns] -= block.B[rows.level]
+            corrected[:, : block.n_columns] /= np.sqrt(block.variance)
+        at += block.n_columns
+    counts = np.bincount(labels, minlength=K)
+    means = np.array(
+        [corrected[labels == k].mean(0) if counts[k] else corrected[0] for k in range(K)]
+    )
+    distance = ((means[:, None] - means[None]) ** 2).sum(2)
+    weighted = distance * np.minimum(counts[:, None], counts[None])
+    pairs = sorted((weighted[i, j], i, j) for i in range(K) for j in range(i))[:2]
+    spread = np.array([((corrected[labels == k] - means[k]) ** 2).sum() for k in range(K)])
+    out = []
+    for _, i, j in pairs:
+        for k in [k for k in np.argsort(-spread) if k not in (i, j) and counts[k] >= 4][:3]:
+            seed = problem.rng.randint(2**31 - 1)
+            own = corrected[labels == k]
+            halves = KMeans(2, n_init=1, random_state=seed).fit_predict(own)
+            moved = np.where(labels == j, i, labels)
+            moved[np.flatnonzero(labels == k)[halves == 1]] = j
+            out.append(moved)
+    return out
+
+
+def polish(problem: Problem, found: list[Screened], settings: Settings, watch: Any) -> tuple:
+    """The best forms on all rows; returns the best fit and all with their BIC."""
+    done = []
+    for one in found[:POLISHED]:
+        fit = run_em(
+            problem.rows, _grown(problem, one.fit.model), None, max_iter=settings.max_iter,
+            tol=settings.tol, watch=watch, history=one.fit.history if problem.whole else None,
+        )  # fmt: skip
+        done.append((bic(fit.marginal, fit.model.n_parameters, problem.n), fit))
+    done.sort(key=lambda one: one[0])
+    return done[0][1], done
+
+
+def _grown(problem: Problem, model: Mixture) -> Mixture:
+    """The model, with the constants of all rows."""
+    model = model.copy()
+    if not problem.whole:
+        fresh = Mixture(problem.rows, model.K, model.choice)
+        for block, own in zip(model.blocks, fresh.blocks):
+            if hasattr(own, "share"):
+                block.share = own.share
+    return model
+
+
+def choose_n_components(
+    problem: Problem, settings: Settings, largest: int
+) -> tuple[int, list[Screened], dict]:
+    """Number of groups with the lowest BIC; stops where two more groups did not lower it."""
+    scores: dict[int, float] = {}
+    best: tuple[int, list[Screened]] | None = None
+    for K in range(1, largest + 1):
+        found = screen(problem, K, settings)
+        scores[K] = found[0].score
+        if best is None or scores[K] < scores[best[0]]:
+            best = (K, found)
+        elif K >= best[0] + 2:
+            break
+    assert best is not None
+    return best[0], best[1], scores
