@@ -50,18 +50,20 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     deviation of k at m = 1. Treatments are the two-valued columns (the larger value is treated) and
     the weighted quantile bins of the other columns; pairs within one column are excluded. With
     ``suspects`` (nuisance (batch) columns through which the bias came in: site, scanner, channel),
-    only pairs of one suspect and one other column enter, in both directions, and the weighted
-    shares of the suspects' own values (or bins) are fixed at those of the sample, provided there
-    are at least ten rows per share. Without this constraint the optimum puts all weight on one
-    site, which is trivially balanced.
+    only the other columns given the suspects' values (or bins) enter, and the weighted shares of
+    these values are fixed at those of the sample; values of fewer than ten rows are pooled. Without
+    this constraint the optimum puts all weight on one site, which is trivially balanced.
 
     The weights minimise balance and inertia jointly; the inertia term down-weights rows far from
     their centre, so the effective sample size is below 1 even for balanced data.
     ``spread_strength`` and ``min_effective_sample_size`` limit both effects.
 
-    There are two solvers. "descent" minimises J with its exact gradient: k-means to convergence at
-    fixed weights alternates with up to 20 quasi-Newton steps on the weights. J never increases, and
-    the fit stops when a round lowers J by less than ``tol`` of itself. "paper" repeats the
+    There are two solvers. "descent" alternates k-means to convergence at fixed weights with the
+    weights at fixed clusters, and stops when a round lowers J by less than ``tol`` of itself. With
+    suspects the weights solve a convex problem: Newton's method on its dual, whose size does not
+    depend on the number of rows; J never increases by more than the duality gap that is reported.
+    Without suspects there are up to 20 quasi-Newton steps with the exact gradient, and J never
+    increases. "paper" repeats the
     published procedure step by step (one sweep of k-means, one accelerated gradient step, an
     absolute tolerance, half the gradient of the inertia). Its early stopping is part of its result:
     its J (``objective="paper"``) has no useful minimiser. Use "paper" to reproduce the paper and
@@ -119,23 +121,27 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         "k-means++"; "principal": the first principal component cut at quantiles, deterministic; an
         integer array (n,) of labels; a float array (n_clusters, n_features) of centres.
     n_init : int, default=10
-        Number of random initializations; the solution with the lowest objective is kept. A
-        deterministic initialization is run once.
+        Number of random initializations; the solution with the lowest objective is kept. Where
+        there are many rows (at least 2 * max(8192, 200 * n_clusters)) they are run on a random
+        subsample of half as many, and the best two (with effects, the selected one) are continued
+        on all rows. A deterministic initialization is run once, on all rows.
     max_iter, tol : int, float, default=100, 1e-4
         Maximum number of rounds; converged when a round lowers J by no more than ``tol`` of itself
         ("descent") or changes it by less than ``tol`` ("paper").
     min_effective_sample_size : float in (0, 1] or None
-        Lower bound on ``effective_sample_size_`` during the fit: a step that would violate it is
-        projected back onto the bound and accepted only if J decreases.
+        Lower bound on ``effective_sample_size_``. With suspects the spread is penalised as much as
+        the bound requires; without, a step that would violate it is projected back onto the bound
+        and accepted only if J decreases.
     margins : dict or None
-        Known shares of the population, ``{"race": {"White": 0.64, ...}, ...}``. A further term of
-        J, margin_strength * sum((share - known)**2), penalises differences between the weighted
-        shares and the known ones. Shares are of the rows whose value is known; None as a value
-        stands for missing values. All values of a column (adding up to 1) or some of them may be
-        given. ``margins_`` and ``margin_distance_`` report what was reached. Suspects with margins
-        are not fixed at their shares in the sample.
-    margin_strength : float, default=100.0
-        100: a share that differs by 0.1 from the known one costs as much as the total variance.
+        Known shares of the population, ``{"race": {"White": 0.64, ...}, ...}``. With suspects the
+        weights have these shares exactly; margins that no weights have are an error that names
+        them. Without, a further term of J, margin_strength * sum((share - known)**2), penalises the
+        differences. Shares are of the rows whose value is known; None as a value stands for missing
+        values. All values of a column (adding up to 1) or some of them may be given. ``margins_``
+        and ``margin_distance_`` report what was reached.
+    margin_strength : float or None
+        Without suspects only. None means 100: a share that differs by 0.1 from the known one costs
+        as much as the total variance.
     encoder : TableEncoder or None
         How tables are encoded; None: ``TableEncoder()``. Arrays and CSR matrices are not encoded.
     n_bins : int, default=5
@@ -173,7 +179,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     inertia_ : float
         sum_i w_i ||x_i - C[label_i]||^2.
     objective_, history_ : float, dict of arrays
-        J at the solution; J and its terms after each iteration.
+        J at the solution; J and its terms after each iteration; with suspects also "gap" (the
+        duality gap of the weights) and "dual" (the dual value).
     imbalance_, initial_imbalance_ : float
         balance(w) at the solution and at m = 1.
     effective_sample_size_ : float
@@ -195,7 +202,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         With ``adjust`` "effects" or "both": the effect of each value of a suspect on each column.
     restarts_ : list of dicts
         With ``adjust`` "effects" or "both": for each kind of initialization its solution, the
-        selection criteria, and whether it was selected.
+        selection criteria, and whether it was selected (on the subsample, see ``n_init``).
 
     Notes
     -----

@@ -24,11 +24,10 @@ class DecorrelationWeights(BaseDecorrelator):
         balance_strength * sum(D**2) / B0 + spread_strength * (sum(a m**2) / N - 1)
 
     with B0 the value at m = 1, a = sample_weight and N = sum(a). With ``suspects`` (nuisance
-    (batch) columns through which the bias came in: site, scanner, channel), only pairs of one
-    suspect column and one other column enter, in both directions, and the weighted shares of the
-    suspects' own values (or bins) are fixed at those of the sample, provided there are at least ten
-    rows per share. Without this constraint the optimum puts all weight on one site, which is
-    trivially balanced.
+    (batch) columns through which the bias came in: site, scanner, channel), only the other columns
+    given the suspects' values (or bins) enter, and the weighted shares of these values are fixed at
+    those of the sample; values of fewer than ten rows are pooled. Without this constraint the
+    optimum puts all weight on one site, which is trivially balanced.
 
     Parameters
     ----------
@@ -45,8 +44,9 @@ class DecorrelationWeights(BaseDecorrelator):
         "normalized": the dimensionless terms above, weights of (weighted) mean 1. "paper": the
         paper's terms, D not divided; weights sum to 1 with "descent".
     solver : {"descent", "paper"}
-        "descent": quasi-Newton with the exact gradient, the objective never increases. "paper": the
-        authors' accelerated gradient steps.
+        "descent": with suspects Newton's method on the dual of a convex problem, without them
+        quasi-Newton steps with the exact gradient, under which the objective never increases.
+        "paper": the authors' accelerated gradient steps.
     min_effective_sample_size : float in (0, 1] or None
         Lower bound on ``effective_sample_size_`` during the fit.
     margins, margin_strength, encoder
@@ -54,8 +54,9 @@ class DecorrelationWeights(BaseDecorrelator):
     n_bins : int, default=5
         Number of quantile bins of a column with more than two values.
     max_iter, tol : int, float
-        Maximum number of steps; converged when a step lowers the objective by less than
-        ``tol / 10`` of itself ("descent") or changes it by less than ``tol`` ("paper").
+        Maximum number of steps; converged when the duality gap (with suspects), or what a step
+        lowers the objective by, is less than ``tol / 10`` of the objective ("descent"), or when a
+        step changes it by less than ``tol`` ("paper").
     n_threads : int or None
         Threads over tiles of rows, None for one per core. The result is bit-identical for any
         number. BLAS is limited to one thread in the whole process during a fit.
