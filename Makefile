@@ -18,7 +18,7 @@ help:
 	@echo "make demo   one biased column and what seven methods make of it, on simulated data"
 	@echo "make test   the test suite, in two processes"
 	@echo "make soak   tests that take minutes: faults of a cluster, large files"
-	@echo "make lint   ruff (format and rules) and mypy on the kernels"
+	@echo "make lint   ruff (format and rules) and mypy"
 	@echo "make bench  slow measurements; prints tables"
 	@echo "make setup  create $(VENV) with everything above (done by each target on its own)"
 

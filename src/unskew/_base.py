@@ -113,6 +113,10 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
     """Base class of DecorrelationWeights and DCKM: input validation, objective, fitted
     attributes."""
 
+    encoder_: Any
+    suspects_: Any
+    _weight_model: Any
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -227,6 +231,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             source.fit_encoder(encoder, a)
             matrix: Any = source.matrix(encoder)
         else:
+            assert frame is not None
             a = check_weights(sample_weight, len(frame))
             matrix = encoder._fit_encode(frame, a).matrix
         self.encoder_ = encoder
@@ -294,7 +299,8 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         distance = design.distance
         if distance.missing_at is None or distance.missing_at.size < distance.columns.size:
             return
-        factor = design.rows.gather(lambda tile: distance.missing_mask(tile).factor)
+        missing_mask: Any = distance.missing_mask
+        factor = design.rows.gather(lambda tile: missing_mask(tile).factor)
         empty = np.flatnonzero(factor == 0)
         if empty.size:
             warnings.warn(
@@ -345,7 +351,9 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         else:
             V0 = self._total_variance(design, distance) if distance else 0.0
             # D is standardised here, so entries of the size of rounding count as 0.
-            rounding = (64 * np.finfo(rows.dtype).eps) ** 2 * (balance.n_pairs if balance else 1)
+            rounding = (64 * float(np.finfo(rows.dtype).eps)) ** 2 * (
+                balance.n_pairs if balance else 1
+            )
             nothing = B0 <= rounding
             if nothing:
                 left_out.append("balance left out: no imbalance at uniform weights")
@@ -459,7 +467,8 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         """answer(rows, unknowns) for new rows: at once, or block by block and concatenated for a
         reader of tables. ``unknowns`` collects unknown values, for one warning."""
         check_is_fitted(self)
-        source, unknowns = self._open_source(X), []
+        source = self._open_source(X)
+        unknowns: list = []
         if isinstance(source, TableBlocks):
             frames = (source.frame(i) for i, size in enumerate(source.sizes) if size)
             out = np.concatenate([answer(frame, unknowns) for frame in frames])
@@ -609,7 +618,8 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         """Report each iteration to listeners and to scikit-learn's callbacks."""
 
         def watch(iteration: int, terms: dict[str, float]) -> bool:
-            emit("iteration", iteration, objective=sum(terms.values()), **terms)
+            numbers: Any = {"objective": sum(terms.values()), **terms}
+            emit("iteration", iteration, **numbers)
             if context is None:
                 return False
             step = context.subcontext(task_name="iteration")

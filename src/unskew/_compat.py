@@ -16,7 +16,7 @@ except ImportError:  # pragma: no cover - older scikit-learn
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Placeholder for scikit-learn versions without callbacks."""
 
-    def with_callbacks(method):  # type: ignore[no-redef]
+    def with_callbacks(method):
         return method
 
 

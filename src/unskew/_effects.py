@@ -23,6 +23,7 @@ from ._balance import Effects
 from ._kmeans import Clusters, Distance, cluster_sums
 from ._preprocessing import Design
 from ._progress import emit, nested_progress
+from ._rows import Rows
 from ._solver import (
     Problem,
     SaveHook,
@@ -87,7 +88,7 @@ def make_effects(design: Design, degree: Any) -> Effects:
 
 
 def solve_jointly(
-    rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, C: np.ndarray, ridge: float
+    rows: Rows, distance: Distance, w: np.ndarray, labels: np.ndarray, C: np.ndarray, ridge: float
 ) -> tuple[np.ndarray, Effects, np.ndarray]:
     """argmin over C, B of sum_i w_i ||x_i - C[labels_i] - B'z_i||^2 + ridge * tr(Z'WZ)/Q ||B||^2.
 
@@ -152,7 +153,7 @@ def lloyd_with_effects(
     return problem.with_effects(distance), clusters
 
 
-def regress_out(rows: Any, distance: Distance, a: np.ndarray, ridge: float) -> Distance:
+def regress_out(rows: Rows, distance: Distance, a: np.ndarray, ridge: float) -> Distance:
     """Distance with effects from a regression on the suspects alone (one cluster)."""
     labels = np.zeros(rows.n, dtype=np.int32)
     C = np.zeros((1, distance.columns.size))
@@ -182,9 +183,9 @@ def confounded_sources(design: Design, labels: np.ndarray, suspects: np.ndarray)
         np.add.at(cells, (labels[present], value[present]), 1.0)
         cells = cells[:, cells.any(axis=0)]
         meet = cells >= np.maximum(MEET_ROWS, MEET_SHARE * cells.sum(0))
-        k, s = np.nonzero(meet)
+        cluster, s = np.nonzero(meet)
         size = K + cells.shape[1]
-        graph = coo_array((np.ones(k.size), (k, K + s)), shape=(size, size))
+        graph = coo_array((np.ones(s.size), (cluster, K + s)), shape=(size, size))
         groups = connected_components(graph, directed=False)[1]
         if np.unique(groups[K:]).size > 1:
             out.append(int(source))
@@ -311,7 +312,7 @@ def assess(init: str, solution: Solution, problem: Problem, source: Any) -> Effe
 
 
 def suspect_association(
-    rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int, source: np.ndarray
+    rows: Rows, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int, source: np.ndarray
 ) -> float:
     """Square root of the share of a suspect's variance between clusters, largest over suspects."""
     effects = distance.effects
@@ -338,7 +339,7 @@ def suspect_association(
 
 
 def explained_share(
-    rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int
+    rows: Rows, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int
 ) -> float:
     """Share of the variance of y between clusters, under w."""
     blank = np.zeros((K, distance.columns.size))

@@ -17,6 +17,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from ._arrays import add_up, csr_of, row_products, take_columns
 from ._balance import Effects
 from ._buffers import buffer
+from ._rows import Rows
 from ._validation import check_option
 
 # Maximum number of entries of a CSR row whose product is accurate enough in float32; and the ratio
@@ -268,7 +269,7 @@ def _sums_of_entries(F: Any, weights: np.ndarray, labels: np.ndarray, K: int) ->
     return csr_of(data, places, ends, K * d).toarray().reshape(K, d)
 
 
-def update(rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, C: np.ndarray):
+def update(rows: Rows, distance: Distance, w: np.ndarray, labels: np.ndarray, C: np.ndarray):
     """argmin_C sum_i w_i e_i: weighted means of observed values.
 
     Centres of clusters without weight are unchanged. A centre is 0, the mean at uniform weights, in
@@ -301,7 +302,7 @@ def means(totals: list, distance: Distance, C: np.ndarray, n: int) -> tuple:
     return C, ~moved
 
 
-def label_and_sum(rows: Any, distance: Distance, w: np.ndarray, C: np.ndarray) -> tuple:
+def label_and_sum(rows: Rows, distance: Distance, w: np.ndarray, C: np.ndarray) -> tuple:
     """``label``, and the sums from which ``update`` computes the next centres, in one pass."""
     K, rows = C.shape[0], _tall(rows, distance)
     C_ = by_column(C, rows)
@@ -319,18 +320,18 @@ def label_and_sum(rows: Any, distance: Distance, w: np.ndarray, C: np.ndarray) -
     return Clusters(labels, e, C), totals
 
 
-def _tall(rows: Any, distance: Distance) -> Any:
+def _tall(rows: Rows, distance: Distance) -> Any:
     """Taller tiles of CSR rows, unless the distance makes them dense."""
     dense = distance.scaling is not None and distance.scaling.offset.any()
     return rows.tall() if rows.sparse and not dense else rows
 
 
-def by_column(C: np.ndarray, rows: Any) -> np.ndarray:
+def by_column(C: np.ndarray, rows: Rows) -> np.ndarray:
     """Centres in Fortran order for products with CSR rows: otherwise each tile converts them."""
     return np.asfortranarray(C, dtype=np.float64) if rows.sparse else C
 
 
-def label(rows: Any, distance: Distance, C: np.ndarray) -> Clusters:
+def label(rows: Rows, distance: Distance, C: np.ndarray) -> Clusters:
     """argmin_labels of the same sum: nearest centres. Weights do not enter."""
     labels, e, rows = np.empty(rows.n, dtype=np.int32), np.empty(rows.n), _tall(rows, distance)
     C_ = by_column(C, rows)
@@ -343,7 +344,7 @@ def label(rows: Any, distance: Distance, C: np.ndarray) -> Clusters:
 
 
 def reseed_empty(
-    rows: Any, distance: Distance, w: np.ndarray, clusters: Clusters, empty: np.ndarray
+    rows: Rows, distance: Distance, w: np.ndarray, clusters: Clusters, empty: np.ndarray
 ) -> np.ndarray:
     """Centres with each empty cluster moved to the row that is farthest from all centres.
 
@@ -361,7 +362,7 @@ def reseed_empty(
 
 
 def lloyd(
-    rows: Any, distance: Distance, w: np.ndarray, clusters: Clusters, max_sweeps: int = 300
+    rows: Rows, distance: Distance, w: np.ndarray, clusters: Clusters, max_sweeps: int = 300
 ) -> tuple[Clusters, bool]:
     """Lloyd's algorithm at fixed w until no label changes. The inertia never increases.
 
@@ -389,7 +390,7 @@ def lloyd(
 
 
 def init_from_labels(
-    rows: Any, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int
+    rows: Rows, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int
 ) -> np.ndarray:
     """Weighted means of a partition; the overall mean for a cluster without weight."""
     everyone = np.zeros(rows.n, dtype=np.int32)
@@ -397,13 +398,13 @@ def init_from_labels(
     return update(rows, distance, w, labels, np.repeat(mean, K, axis=0))[0]
 
 
-def init_random(rows: Any, distance: Distance, a: np.ndarray, K: int, rng: Any) -> np.ndarray:
+def init_random(rows: Rows, distance: Distance, a: np.ndarray, K: int, rng: Any) -> np.ndarray:
     """K different rows, drawn with probability proportional to their weight."""
     chosen = rng.choice(rows.n, size=K, replace=False, p=a / a.sum())
     return distance.features(rows.take(chosen)).astype(np.float64)
 
 
-def init_plusplus(rows: Any, distance: Distance, a: np.ndarray, K: int, rng: Any) -> np.ndarray:
+def init_plusplus(rows: Rows, distance: Distance, a: np.ndarray, K: int, rng: Any) -> np.ndarray:
     """k-means++ with a few trials per centre, as in scikit-learn, but tile by tile.
 
     Each next centre is drawn with probability proportional to a_i times the squared distance to
@@ -426,7 +427,7 @@ def init_plusplus(rows: Any, distance: Distance, a: np.ndarray, K: int, rng: Any
     return C
 
 
-def init_principal(rows: Any, distance: Distance, a: np.ndarray, K: int) -> np.ndarray:
+def init_principal(rows: Rows, distance: Distance, a: np.ndarray, K: int) -> np.ndarray:
     """Labels: the weighted first principal component, sign fixed, cut at weighted quantiles.
 
     Deterministic, invariant to the order of rows, and the same for a repeated row as for weight 2.
@@ -526,7 +527,7 @@ def check_init(init: Any, n: int, K: int, d: int) -> Any:
 
 
 def init_clusters(
-    rows: Any, distance: Distance, a: np.ndarray, K: int, init: Any, rng: Any
+    rows: Rows, distance: Distance, a: np.ndarray, K: int, init: Any, rng: Any
 ) -> Clusters:
     """Initial centres and labels, for all methods of this package.
 

@@ -77,7 +77,7 @@ def is_real(value: Any) -> bool:
 def check_number(
     name: str,
     value: Any,
-    kind: type = numbers.Real,
+    kind: Any = numbers.Real,
     *,
     low: float = -np.inf,
     high: float = np.inf,

@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from . import _balance
 from ._buffers import LARGE_N
 from ._preprocessing import indicators
+from ._rows import Rows
 from ._solver import DualState, DualWeights, Problem
 from ._solver.cells import CellCoding, cells_of
 from ._solver.dual import WeightPass, row_weights
@@ -51,14 +52,14 @@ class WeightModel:
     coefficients: np.ndarray
     r2: float
 
-    def predict(self, rows: Any, e: np.ndarray) -> np.ndarray:
+    def predict(self, rows: Rows, e: np.ndarray) -> np.ndarray:
         """u for each row, with e the squared distances to the nearest centre."""
         return np.maximum(self._linear(rows, e), 0.0)
 
-    def _linear(self, rows: Any, e: np.ndarray) -> np.ndarray:
+    def _linear(self, rows: Rows, e: np.ndarray) -> np.ndarray:
         return _design(rows, self.own, self._reduced_gradient(rows, e)) @ self.coefficients
 
-    def _reduced_gradient(self, rows: Any, e: np.ndarray) -> np.ndarray:
+    def _reduced_gradient(self, rows: Rows, e: np.ndarray) -> np.ndarray:
         reduced_gradient = self.inertia_rate * e
         for piece in self.pieces:
             term: Any = _balance.make_balance(rows, piece.pairs, "primal")
@@ -94,7 +95,7 @@ class DualWeightModel:
         own = (dual.pairs, dual.coding, state.Z, state.mu, state.sigma, dual.rho, C)
         return cls(*own, dual.T, state.factor)
 
-    def predict(self, rows: Any, e: np.ndarray) -> np.ndarray:
+    def predict(self, rows: Rows, e: np.ndarray) -> np.ndarray:
         """u for each row; a combination of values that the fit did not have has factor 1."""
         cell, T = cells_of(rows, self.coding.treatments)
         seen = {row.tobytes(): factor for row, factor in zip(self.T > 0.5, self.factor)}
@@ -111,7 +112,7 @@ class DualWeightModel:
         return factor[cell] * rows.gather(of_tile, e, cell, coefs=how, dense=dense)
 
 
-def _design(rows: Any, own: _balance.Treatments | None, reduced_gradient: np.ndarray) -> Any:
+def _design(rows: Rows, own: _balance.Treatments | None, reduced_gradient: np.ndarray) -> Any:
     parts = [sp.csr_array(np.column_stack([np.ones(rows.n), reduced_gradient]))]
     if own is not None and len(own):
         parts.append(indicators(rows, own))

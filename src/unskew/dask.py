@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -470,7 +471,7 @@ class DaskDCKM(DCKM):
         parts = list(X.to_delayed().ravel())
         sizes = list(X.chunks[0])
         if np.isnan(sizes).any():
-            sizes = list(cluster.in_order([lambda p=p: cluster.submit(length, p) for p in parts]))
+            sizes = list(cluster.in_order([partial(cluster.submit, length, p) for p in parts]))
         blocks = self._made(cluster, as_given, parts, dtype, "dask array")
         return PersistedBlocks(cluster, blocks, list(map(int, sizes)), d, dtype, "dask array")
 
@@ -486,7 +487,7 @@ class DaskDCKM(DCKM):
         parts = list(X.to_delayed())
         if self.persist:
             parts = cluster.client.persist(parts)
-        sizes = list(cluster.in_order([lambda p=p: cluster.submit(length, p) for p in parts]))
+        sizes = list(cluster.in_order([partial(cluster.submit, length, p) for p in parts]))
         return TableBlocks(FrameReader(cluster, parts, sizes, list(X.columns)))
 
     def _as_tiled(self, matrix: Any) -> Any:
@@ -518,7 +519,7 @@ class DaskDCKM(DCKM):
         own = self.get_params(deep=False)
         local = DCKM(**{k: v for k, v in own.items() if k not in ("client", "persist")})
         given = set(own)
-        vars(local).update(
+        local.__dict__.update(
             {
                 name: value
                 for name, value in vars(self).items()

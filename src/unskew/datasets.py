@@ -236,15 +236,15 @@ def load_surf(*, data_home=None, download_if_missing=True):
         data.append(matrices["fts"].astype(np.float64))
         target.append(matrices["labels"].ravel().astype(np.intp) - 1)
         paths.append(str(path))
-    domain = np.repeat(DOMAINS, [len(labels) for labels in target])
+    domains = np.repeat(DOMAINS, [len(labels) for labels in target])
     return _bunch(
         data=np.vstack(data),
         target=np.concatenate(target),
         feature_names=_words(800),
         target_names=list(OFFICE_CLASSES),
-        suspect=domain,
+        suspect=domains,
         suspect_name="domain",
-        domain=domain,
+        domain=domains,
         DESCR="Office-Caltech-10, counts of 800 SURF visual words, four domains pooled. "
         f"Source: {_SURF_SOURCE}.",
         filename=paths,

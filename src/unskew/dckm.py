@@ -490,12 +490,12 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self._store(fit_problem._replace(problem=chosen.problem), chosen.solution)
         self._store_clusters(design._replace(distance=chosen.solution.distance), chosen.solution)
         names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
-        for source in _effects.confounded_sources(
+        for confounded in _effects.confounded_sources(
             design, chosen.solution.clusters.labels, self.suspects_
         ):
             warnings.warn(
-                f"Suspect {names[source]!r} is confounded with the clusters: some of its values "
-                "share no cluster with the others, so its effects are not identifiable.",
+                f"Suspect {names[confounded]!r} is confounded with the clusters: some of its "
+                "values share no cluster with the others, so its effects are not identifiable.",
                 UserWarning,
                 stacklevel=FIT_STACKLEVEL + 1,
             )

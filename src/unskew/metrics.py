@@ -12,6 +12,8 @@ selects one.
                    counts w_i w_j and a row has no copies. For learned weights.
 """
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
@@ -92,7 +94,8 @@ def normalized_mutual_info_score(
     if information <= np.finfo(float).eps:
         return 0.0
     entropies = [float(-(q @ np.log(q))) for q in (p_true, p_pred)]
-    return float(min(1.0, information / averages[average_method](*entropies)))
+    average: Any = averages[average_method]
+    return float(min(1.0, information / average(*entropies)))
 
 
 def adjusted_rand_score(labels_true, labels_pred, *, sample_weight=None, weight_kind="frequency"):
@@ -540,7 +543,7 @@ def _codes(values):
     """Labels of any type as 0, 1, 2, ...; all missing values are one label."""
     if values.dtype.kind != "O":
         return np.unique(values, return_inverse=True)[1]
-    seen = {}
+    seen: dict = {}
     return np.array([seen.setdefault(_present(v), len(seen)) for v in values], dtype=np.intp)
 
 

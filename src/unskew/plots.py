@@ -113,13 +113,14 @@ def _styled(function: Any) -> Any:
 
     @wraps(function)
     def drawn(*args: Any, **kwargs: Any) -> Any:
-        with mpl.rc_context(STYLE):
+        style: Any = STYLE
+        with mpl.rc_context(style):
             return function(*args, **kwargs)
 
     return drawn
 
 
-def _quiet(ax: Axes, grid: str = "x") -> None:
+def _quiet(ax: Axes, grid: Any = "x") -> None:
     ax.set_axisbelow(True)
     ax.grid(axis=grid, color=GRID, linewidth=0.6)
     ax.tick_params(length=0)
@@ -285,7 +286,7 @@ def clusters_2d(found: Any, ax: Axes | None = None) -> Axes:
         own = cluster == k
         share = np.where(weight[own].sum() > 0, weight[own], 1.0)
         at = np.average(np.c_[x[own], y[own]], axis=0, weights=share + 1e-12)
-        ax.annotate(str(k), at, ha="center", va="center", color=INK, fontweight="bold",
+        ax.annotate(str(k), tuple(at), ha="center", va="center", color=INK, fontweight="bold",
                     fontsize=FONT, bbox={"boxstyle": "circle,pad=0.25", "linewidth": 1.8,
                     "facecolor": PAPER, "edgecolor": cluster_colour(k)})  # fmt: skip
     _quiet(ax, "both")
@@ -440,7 +441,7 @@ def objective_terms(found: Any, ax: Axes | None = None) -> Axes:
     for name, values in lines:
         colour = colours.get(name) or next(spare, MUTED)
         marker = "o" if len(values) < 3 else None
-        style = {"linewidth": 2.2 if name == "objective" else 1.6, "marker": marker}
+        style: Any = {"linewidth": 2.2 if name == "objective" else 1.6, "marker": marker}
         ax.plot(np.arange(1, len(values) + 1), values, color=colour, label=name, **style)
     _quiet(ax, "y")
     ax.set_xlabel("iteration")

@@ -10,6 +10,7 @@ Data sets with the same `random_state` share their random numbers, whatever the 
 """
 
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -123,7 +124,7 @@ def make_site_footprint(
         "interaction": interaction, "n_sites": n_sites, "n_population": n_population,
         "random_state": random_state,
     }  # fmt: skip
-    if not isinstance(interaction, Real) or not 0 <= interaction <= 1:
+    if not _is_in(interaction, 0, 1):
         raise ValueError(f"interaction={interaction!r} should be in [0, 1]")
 
     core_of = _share_out(n_core, n_clusters)
@@ -282,13 +283,13 @@ def make_tinted_digits(
     """
     _check_counts(2, n_sites=n_sites)
     if classes is None:
-        if not isinstance(n_classes, Integral) or not 2 <= n_classes <= 10:
+        if not isinstance(n_classes, Integral) or not _is_in(n_classes, 2, 10):
             raise ValueError(f"n_classes={n_classes!r} should be an integer in 2..10")
         classes = range(n_classes)
     classes = np.unique(np.asarray(list(classes)))
     if classes.size < 2 or not np.isin(classes, np.arange(10)).all():
         raise ValueError(f"classes={classes.tolist()} should be two or more different digits")
-    if not isinstance(tint, Real) or not tint >= 0 or not np.isfinite(tint):
+    if not _is_in(tint, 0, np.finfo(float).max):
         raise ValueError(f"tint={tint!r} should be >= 0")
     _check_rates(rate=rate, on=1.0, off=0.0)
     images, digit = load_digits(return_X_y=True)
@@ -379,7 +380,7 @@ def select_with_bias(X, y, attribute, strength, *, n_samples=None, random_state=
     >>> round(float(tied.mean()), 2), round(float(np.average(tied, weights=sample.weights)), 2)
     (0.85, 0.25)
     """
-    if not isinstance(strength, Real) or not 0 <= strength < 1:
+    if not _is_in(strength, 0, 1) or strength == 1:
         raise ValueError(f"strength={strength!r} should be a number in [0, 1)")
     rows = X.shape[0] if hasattr(X, "shape") else len(X)
     classes, y_codes = _numbered(y, "y", rows)
@@ -525,12 +526,16 @@ def _check_core(n_core, n_clusters):
         )
 
 
+def _is_in(value: Any, low: float, high: float) -> bool:
+    return isinstance(value, Real) and low <= float(value) <= high
+
+
 def _check_rates(*, rate, on, off):
-    if not isinstance(rate, Real) or not 0 <= rate < 1:
+    if not _is_in(rate, 0, 1) or rate == 1:
         raise ValueError(
             f"rate={rate!r} should be a number in [0, 1): at 1 some pairs of class and nuisance "
             "value are never observed, and no weights can correct that"
         )
     for name, value in {"on": on, "off": off}.items():
-        if not isinstance(value, Real) or not 0 <= value <= 1:
+        if not _is_in(value, 0, 1):
             raise ValueError(f"{name}={value!r} should be a probability in [0, 1]")

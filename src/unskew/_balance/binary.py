@@ -12,6 +12,7 @@ import numpy as np
 
 from .._arrays import add_up, even_ranges, row_products, weighted_sum
 from .._buffers import buffer
+from .._rows import Rows
 from .primal import GradientCoefs, PrimalBalance, _product, times_weight
 from .treatments import Pairs, group_rates
 
@@ -104,7 +105,7 @@ class BinaryPrimalBalance(PrimalBalance):
     triangle (half the operations again).
     """
 
-    def __init__(self, rows: Any, pairs: Pairs) -> None:
+    def __init__(self, rows: Rows, pairs: Pairs) -> None:
         super().__init__(rows, replace(pairs, scale=pairs.scale * pairs.range))
         d = pairs.features.size
         # Parts of about equal area: rows further down are shorter.

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._arrays import add_up, row_products, weighted_sum
 from .._buffers import buffer
+from .._rows import Rows
 from .treatments import LARGEST_MATRIX, Pairs, group_rates
 
 # Entries of the rows x treatments matrices that a thread processes: a few of them fit its cache.
@@ -26,7 +27,7 @@ class GramBalance:
 
     form = "gram"
 
-    def __init__(self, rows: Any, pairs: Pairs) -> None:
+    def __init__(self, rows: Rows, pairs: Pairs) -> None:
         self.rows, self.pairs = rows, pairs
         step = max(NARROWEST, CHUNK // max(rows.n, 1))
         starts = range(0, len(pairs.treatments), step)
@@ -127,7 +128,7 @@ class BinaryGramBalance(GramBalance):
     n x t work around it: on the paper's dslr (157 x 800) twice as fast as GramBalance.
     """
 
-    def __init__(self, rows: Any, pairs: Pairs) -> None:
+    def __init__(self, rows: Rows, pairs: Pairs) -> None:
         super().__init__(rows, pairs)
         assert self.kept is not None
         for T in self.kept:
@@ -137,7 +138,7 @@ class BinaryGramBalance(GramBalance):
             T[:, often] = 1 - T[:, often]
 
     @staticmethod
-    def suits(rows: Any, pairs: Pairs) -> bool:
+    def suits(rows: Rows, pairs: Pairs) -> bool:
         k, j = pairs.excluded
         fits = rows.n * len(pairs.treatments) <= LARGEST_MATRIX
         return pairs.symmetric and fits and np.array_equal(k, j)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from .._rows import Rows
 from .binary import BinaryPrimalBalance
 from .gram import BinaryGramBalance, GramBalance
 from .primal import PrimalBalance, SparsePrimalBalance
@@ -32,7 +33,7 @@ class Balance:
     fits in memory, "primal" otherwise. Or pass one of them.
     """
 
-    def __init__(self, rows: Any, pair_blocks: list[Pairs], *, form: str = "auto"):
+    def __init__(self, rows: Rows, pair_blocks: list[Pairs], *, form: str = "auto"):
         self.rows, self.pair_blocks = rows, pair_blocks
         self.terms: list[Term] = [make_balance(rows, pairs, form) for pairs in pair_blocks]
         self.form = "+".join(dict.fromkeys(term.form for term in self.terms))
@@ -52,7 +53,7 @@ class Balance:
         return sum(value for value, _ in parts), gradient
 
 
-def make_balance(rows: Any, pairs: Pairs, form: str) -> Term:
+def make_balance(rows: Rows, pairs: Pairs, form: str) -> Term:
     """The balance loss of one block; raises where neither exact form fits in memory."""
     n, d, t = rows.n, pairs.features.size, len(pairs.treatments)
     fits = d * t <= LARGEST_MATRIX
@@ -77,6 +78,6 @@ def make_balance(rows: Any, pairs: Pairs, form: str) -> Term:
     return PrimalBalance(rows, pairs)
 
 
-def contrast(rows: Any, pairs: Pairs, w: np.ndarray) -> np.ndarray:
+def contrast(rows: Rows, pairs: Pairs, w: np.ndarray) -> np.ndarray:
     """D, features x treatments, scaled, 0 where excluded: for diagnostics."""
     return PrimalBalance(rows, pairs).contrast(w)

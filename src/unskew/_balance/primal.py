@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from .._arrays import row_products, sum_of_squares, take_columns, weighted_sum
 from .._buffers import buffer
+from .._rows import Rows
 from .treatments import Pairs, group_rates
 
 # Features and indicators that would be copied or computed again in each pass are kept in memory, up
@@ -96,7 +97,7 @@ class PrimalBalance:
 
     form = "primal"
 
-    def __init__(self, rows: Any, pairs: Pairs) -> None:
+    def __init__(self, rows: Rows, pairs: Pairs) -> None:
         self.rows, self.pairs = rows, pairs
         self._kept: tuple[np.ndarray, np.ndarray] | None = None
         self._keep = self._worth_keeping()

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._arrays import csr_of, take_columns
+from .._rows import Rows
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Treatments:
             else np.flatnonzero(self.missing_indicator >= 0)
         )
 
-    def indicators_by_column(self, rows: Any) -> np.ndarray:
+    def indicators_by_column(self, rows: Rows) -> np.ndarray:
         """Indicators of all rows, n x t, computed from whole columns: for GramBalance."""
         treated = self.within(rows.columns(self.column))
         j = self._with_missing

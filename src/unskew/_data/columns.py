@@ -19,8 +19,8 @@ class ColumnValues(NamedTuple):
     """
 
     kind: str
-    numbers: np.ndarray | None
-    codes: np.ndarray | None
+    numbers: Any  # ndarray, or None where the values are codes
+    codes: Any  # ndarray, or None where the values are numbers
     words: tuple
 
 

@@ -80,7 +80,7 @@ class TiledMatrix:
         self.X, self.sparse = X, sp.issparse(X)
         self.in_memory = self.sparse or isinstance(X, np.ndarray)
         self.n, self.d = X.shape
-        self.dtype = np.dtype(np.float64 if X.dtype == np.float64 else np.float32)
+        self.dtype: Any = np.dtype(np.float64 if X.dtype == np.float64 else np.float32)
         self.shift = None if shift is None else shift.astype(self.dtype)
         if self.in_memory:
             self.bounds = split_range(0, self.n, tile_rows(X.shape, self.sparse))

@@ -15,6 +15,7 @@ from .._data.columns import as_frame
 from .._data.tiled import TiledMatrix
 from .._kmeans import Distance, RowScaling, weighted_cuts
 from .._parallel import Executor
+from .._rows import Rows
 from .stats import ColumnMap, ColumnStats, column_stats, shift_for
 
 # Maximum bytes of whole columns of out-of-core data in memory at a time (at least one column).
@@ -178,7 +179,7 @@ def same_source(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.nda
     return order[np.repeat(first, count) + within], j
 
 
-def indicators(rows: TiledMatrix, treatments: Treatments) -> Any:
+def indicators(rows: Rows, treatments: Treatments) -> Any:
     """Indicators of the given treatments for all rows, n x q in CSR."""
 
     def of_tile(tile: Any) -> Any:
@@ -379,8 +380,7 @@ def design_for(model: Any, X: Any, sample_weight: Any = None) -> Design:
         return design
     if distance.effects is None:
         return design._replace(distance=replace(design.distance, scaling=distance.scaling))
-    # With effects, only adjusted features against suspects enter the balance.
-    forward = [p for p in design.pair_blocks if not np.isin(p.features, suspects).any()]
     return design._replace(
-        distance=distance, pair_blocks=[replace(p, effects=distance.effects) for p in forward]
+        distance=distance,
+        pair_blocks=[replace(p, effects=distance.effects) for p in design.pair_blocks],
     )

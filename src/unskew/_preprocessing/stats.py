@@ -71,7 +71,7 @@ def column_stats(
     Raises for columns with values that are not finite or whose squares overflow.
     """
     N = float(a.sum())
-    largest = np.sqrt(np.finfo(rows.dtype).max / rows.d) / 4
+    largest = np.sqrt(float(np.finfo(rows.dtype).max) / rows.d) / 4
     rows = rows.tall() if rows.sparse else rows
 
     describe = (column_map or ColumnMap.identity(rows.d)).describe

@@ -266,7 +266,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 return Recipe(name, "two-valued", asked, centre=float(v[0]), note=True, empty=True)
             shown = values.words[int(v[0])] if values.words else f"{v[0]:g}"
             return Recipe(name, "constant", asked, why=f"every value is {shown}")
-        common = {"asked": asked, "note": note}
+        common: Any = {"asked": asked, "note": note}
         with np.errstate(over="ignore", under="ignore"):
             squares = np.square(v - v[0])
         if not np.isfinite(squares.sum()) or squares.max() == 0:

@@ -106,6 +106,7 @@ def alternate(
     assert state is not None
 
     def snapshot(inside: bool = True) -> Snapshot:
+        assert state is not None
         facts = {"history": history.rows, "before": before, "inside": inside}
         arrays = state.clusters._asdict() if inside else state.pack()
         return Snapshot(

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from .._balance import Treatments
+from .._rows import Rows
 
 # Values with fewer rows are pooled with the other rare values of their column.
 ROWS_PER_SHARE = 10
@@ -42,7 +43,7 @@ class CellCoding:
         return np.column_stack([np.ones(len(T)), T]) @ self.constraint
 
 
-def cells_of(rows: Any, treatments: Treatments) -> tuple[np.ndarray, np.ndarray]:
+def cells_of(rows: Rows, treatments: Treatments) -> tuple[np.ndarray, np.ndarray]:
     """Cell of each row (int32) and the indicators of each cell (C x q), in lexicographic order."""
     q = len(treatments)
     cell, patterns = np.empty(rows.n, dtype=np.int32), []
@@ -79,7 +80,8 @@ def pooling(T: np.ndarray, count: np.ndarray, source: np.ndarray) -> np.ndarray:
     A value of fewer than ROWS_PER_SHARE rows is pooled with the other rare values of its column; a
     pool that is still rare, and an indicator of all but a few rows, is left out.
     """
-    rows_with, n, columns = count @ T, count.sum(), []
+    rows_with, n = count @ T, count.sum()
+    columns: list[np.ndarray] = []
     unit = np.eye(T.shape[1])
     rare = rows_with < ROWS_PER_SHARE
     columns.extend(unit[j] for j in np.flatnonzero(~rare))

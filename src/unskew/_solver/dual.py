@@ -30,6 +30,7 @@ import scipy.sparse as sp
 
 from .._balance import LARGEST_MATRIX, Pairs, concat_treatments
 from .._kmeans import cluster_sums
+from .._rows import Rows
 from .cells import CellCoding, KnownMargin, cell_totals, cells_of, make_coding, rake
 
 # Newton steps of one solve, halvings of a step, iterations of conjugate gradients.
@@ -151,7 +152,7 @@ class DualWeights:
     n_passes   passes over the rows so far
     """
 
-    rows: Any
+    rows: Rows
     pairs: Pairs
     a: np.ndarray
     cell: np.ndarray
@@ -417,7 +418,7 @@ def conjugate_gradients(
 
 
 def make_dual(
-    rows: Any,
+    rows: Rows,
     pairs: Pairs,
     a: np.ndarray,
     source: np.ndarray,

@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import _kmeans
 from .._kmeans import Clusters, Distance
+from .._rows import Rows
 from .checkpoint import Snapshot
 from .problem import History, Problem, Solution, watch_nothing
 
@@ -91,7 +92,7 @@ def _paper_step(problem: Problem, v, g, e, J: float, step: float) -> tuple:
         step /= 2.0
 
 
-def _paper_sweep(rows: Any, distance: Distance, w: np.ndarray, clusters: Clusters) -> Clusters:
+def _paper_sweep(rows: Rows, distance: Distance, w: np.ndarray, clusters: Clusters) -> Clusters:
     """Centres at w, then the nearest centres; empty clusters have no centre."""
     C, empty = _kmeans.update(rows, distance, w, clusters.labels, clusters.C)
     if not empty.any():

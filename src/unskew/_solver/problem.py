@@ -11,7 +11,8 @@ import numpy as np
 from .. import _terms
 from .._balance import Balance
 from .._data.tiled import split_range
-from .._kmeans import Clusters, Distance
+from .._kmeans import Distance
+from .._rows import Rows
 from .dual import DualState, DualWeights
 
 TERMS = ("inertia", "balance", "spread", "margins", "mass")
@@ -32,9 +33,9 @@ class Problem(NamedTuple):
                their rate is 0
     """
 
-    rows: Any
+    rows: Rows
     balance: Any
-    distance: Distance | None
+    distance: Any  # Distance, or None for weights alone
     a: np.ndarray
     inverse_a: np.ndarray
     design_sum: float
@@ -123,14 +124,14 @@ class Solution(NamedTuple):
     """Result of a solver. ``dual`` and ``weight_C``: see ``State``; ``distance``: with effects."""
 
     w: np.ndarray
-    clusters: Clusters | None
+    clusters: Any  # Clusters, or None for weights alone
     objective: float
     history: dict[str, np.ndarray]
     n_iter: int
     status: str
     dual: DualState | None = None
     weight_C: np.ndarray | None = None
-    distance: Distance | None = None
+    distance: Any = None
 
 
 class History:

@@ -182,7 +182,7 @@ class BaselineKMeans(
             weighted = (column_stats(part, weight).sd ** 2).sum()
             tol = tol * weighted / plain if plain > 0 else tol
         is_partition = init == "partition" if isinstance(init, str) else init.ndim == 1
-        best = None
+        best: Any = None
         for seed in seeds:
             start = init_clusters(rows, distance, a, K, init, np.random.RandomState(seed))
             C = start.C
@@ -208,7 +208,8 @@ class BaselineKMeans(
 
     def predict(self, X):
         """Nearest centre of each row in the learned space. Returns labels (n,)."""
-        return _kmeans.label(*self._new_rows(X), self._centres).labels
+        rows, distance = self._new_rows(X)
+        return _kmeans.label(rows, distance, self._centres).labels
 
     def transform(self, X):
         """Distance of each row to each centre in the learned space. Returns (n, n_clusters)."""

@@ -135,7 +135,7 @@ class PCAKMeans(BaselineKMeans):
         self.whiten = whiten
 
     # Not a named parameter: scikit-learn inspects the signature for support of weights.
-    def fit(self, X, y=None, **refused):
+    def fit(self, X, y=None, **refused):  # type: ignore[override]
         """Learn components, then clusters. X : array or CSR matrix, or a table; y : ignored."""
         if refused.pop("sample_weight", None) is not None:
             raise ValueError(

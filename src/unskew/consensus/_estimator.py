@@ -25,8 +25,9 @@ from .._kmeans import check_init, init_clusters
 from .._parallel import Executor
 from .._preprocessing import Design
 from .._progress import emit, nested_progress, verbose_logging
+from .._rows import Rows
 from .._validation import check_number, check_option
-from .._weight_model import WeightModel
+from .._weight_model import DualWeightModel, WeightModel
 from ..dckm import DCKM
 from . import _voting
 from ._model_selection import choose_k, choose_strengths
@@ -49,7 +50,7 @@ class ConsensusRun:
 
     centres: np.ndarray
     chosen: np.ndarray
-    weight_model: WeightModel | None
+    weight_model: WeightModel | DualWeightModel | None
     factor: float
     balance_strength: float
     objective: float
@@ -383,7 +384,7 @@ class ConsensusDCKM(DCKM):
         fit_problem = inner._make_problem(design, design.distance)
         best = min(range(self.n_runs), key=lambda r: runs[r].objective)
         self._put_together(inner, design, np.stack(labels), w, fit_problem, runs, history[best])
-        self._r2 = None
+        self._r2: float | None = None
         if all(run.weight_model is not None for run in runs):
             self._learn_r2(design, w)
         unfinished = sum(run.status not in ("converged", "max_iter (paper)") for run in runs)
@@ -527,7 +528,7 @@ class ConsensusDCKM(DCKM):
             X, lambda X, unknowns: self._votes.of(self._labels_of_voters(X, unknowns))[1]
         )
 
-    def _mean_weights(self, rows: Any, distance: Any) -> np.ndarray:
+    def _mean_weights(self, rows: Rows, distance: Any) -> np.ndarray:
         total = np.zeros(rows.n)
         for run in self._runs:
             C = run.centres[run.chosen]
@@ -607,7 +608,7 @@ def one_run(inner: DCKM, design: Design, init: Any, seed: int, strength: Any, si
     return run, labels, w, best.history
 
 
-def predict_run(model: Any, rows: Any, distance: Any, C: np.ndarray) -> np.ndarray:
+def predict_run(model: Any, rows: Rows, distance: Any, C: np.ndarray) -> np.ndarray:
     """Weights that the model of a run predicts; with suspects e has centres of its own."""
     own = getattr(model, "centres", None)
     return model.predict(rows, _kmeans.label(rows, distance, C if own is None else own).e)
@@ -627,7 +628,7 @@ def one_kmeans(rows, distance, w, present, K, init, n_init, size, seed) -> tuple
     return min(solutions, key=lambda solution: float(own @ solution[0].e))
 
 
-def _explained(rows: Any, distance: Any, w: np.ndarray, K: int) -> Callable[[np.ndarray], float]:
+def _explained(rows: Rows, distance: Any, w: np.ndarray, K: int) -> Callable[[np.ndarray], float]:
     """Function of labels: the share of weighted variance they explain, on a subsample of rows."""
     subset = _voting.linkage_rows(rows.n)
     if not rows.sparse and subset.size * rows.d > ENTRIES:
@@ -642,7 +643,7 @@ def _explained(rows: Any, distance: Any, w: np.ndarray, K: int) -> Callable[[np.
     return lambda labels: 1.0 - left(labels[subset], K) / total if total > 0 else 0.0
 
 
-def _with_threads(rows: Any, n_threads: int | None) -> Any:
+def _with_threads(rows: Rows, n_threads: int | None) -> Any:
     if n_threads is None or n_threads == rows.executor.n_threads or not rows.in_memory:
         return rows
     return TiledMatrix(rows.X, shift=rows.shift, executor=Executor(n_threads))

@@ -100,7 +100,8 @@ def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
     """
     inspection = inspect_fit(model, X, sample_weight)
     labels, baselines = inspection.labels, inspection.baselines()
-    own, variance = (), None
+    own: Any = ()
+    variance = None
     if labels is not None:
         own = _measure.associations(inspection.view, labels)
         variance = _measure.explained_variance(inspection.view, labels)
@@ -170,7 +171,9 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
     """Diagnostics of a fit, given the labels of its baselines ({} if there are none)."""
     model, view, w, labels = inspection.model, inspection.view, inspection.w, inspection.labels
     imbalance = _measure.measure_imbalance(view, w)
-    clusters, marks, projection, flow, own, variance = (), None, None, None, (), None
+    clusters: Any = ()
+    own: Any = ()
+    marks = projection = flow = variance = None
     if labels is not None:
         K = int(model._K)
         clusters, marks = _measure.profile_clusters(view, labels, w, K, inspection.fit_vectors)

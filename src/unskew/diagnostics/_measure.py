@@ -408,7 +408,7 @@ def measure_correlation(view: View, w: np.ndarray, largest: np.ndarray, marks: A
     values = view.rows.columns(chosen).astype(np.float64)
     no_group = marks is None
     return Correlation(
-        *amounts,
+        *amounts,  # type: ignore[misc, arg-type]
         n_columns=d,
         names=tuple(view.names[k] for k in chosen),
         groups=tuple(None if is_suspect[k] or no_group else int(group[k]) for k in chosen),

@@ -56,7 +56,7 @@ class View:
         return self.design.a
 
     @property
-    def suspects(self) -> np.ndarray | None:
+    def suspects(self) -> Any:
         named = self.design.suspects
         return named if named is not None and np.size(named) else None
 

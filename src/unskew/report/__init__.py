@@ -26,13 +26,12 @@ __all__ = ["to_html", "to_json", "to_markdown", "write_report"]
 
 def page_of(found: Any) -> Page:
     """The report on a Diagnostics, an Audit or a Comparison, as plain data."""
-    for kind, make in (
-        (Diagnostics, page_of_fit),
-        (Audit, page_of_audit),
-        (Comparison, page_of_comparison),
-    ):
-        if isinstance(found, kind):
-            return make(found)
+    if isinstance(found, Diagnostics):
+        return page_of_fit(found)
+    if isinstance(found, Audit):
+        return page_of_audit(found)
+    if isinstance(found, Comparison):
+        return page_of_comparison(found)
     raise TypeError(
         f"found should be a result of diagnose, audit or compare, not {type(found).__name__}"
     )

@@ -169,7 +169,7 @@ def _map(d: Diagnostics, which: str) -> Picture:
 
 
 def _clusters_section(d: Diagnostics) -> Section | None:
-    if not d.clusters:
+    if not d.clusters or d.projection is None:
         return None
     pictures = [
         Picture(

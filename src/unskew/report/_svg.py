@@ -31,11 +31,12 @@ def inline_svg(figure: Any, key: str, title: str, description: str) -> str:
     """``key`` is unique in the page; title and description are for screen readers."""
     buffer = io.StringIO()
     # A fixed salt makes the ids deterministic.
-    with mpl.rc_context({**plots.STYLE, "svg.hashsalt": key}):
+    style: Any = {**plots.STYLE, "svg.hashsalt": key}
+    with mpl.rc_context(style):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     drawing = buffer.getvalue()
     body = drawing[drawing.index("<svg") :]
-    view_box = re.search(r'viewBox="([^"]+)"', body).group(1)
+    view_box = re.findall(r'viewBox="([^"]+)"', body)[0]
     width = float(view_box.split()[2])
     body = body[body.index(">") + 1 : body.rindex("</svg>")]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
