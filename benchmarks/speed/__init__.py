@@ -33,6 +33,7 @@ QUESTIONS = {
     "file": "files",
     "cluster": "cluster",
     "threads": "threads",
+    "suspects": "suspects",
     "selectors": "selectors",
 }
 # Timeout of a benchmark in seconds.
