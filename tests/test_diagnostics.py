@@ -116,7 +116,7 @@ def test_all_squared_differences_add_up_to_the_imbalance(found, model):
     assert found.imbalance_before == model.initial_imbalance_
     assert found.imbalance_after == model.imbalance_
     # typical is the mean size, so its square is at most the mean square
-    n_pairs = 2 * 4 * 36
+    n_pairs = 4 * 36
     assert found.evidence.typical_before**2 <= found.imbalance_before / n_pairs
     assert found.evidence.typical_after < found.evidence.typical_before
 
@@ -291,7 +291,7 @@ def test_mixed_tables_are_reported_in_their_own_units(convert):
     fitted = DCKM(3, suspects=["site", "visit"], n_init=2, random_state=0).fit(table)
     own = diagnose(fitted, table)
     assert plain(own)
-    assert {f.feature for f in own.features} == {"site", "age", "score", "smoker", "grade", "visit"}
+    assert {f.feature for f in own.features} == {"age", "score", "smoker", "grade"}
     assert own.settings.suspects == ("site", "visit")
     by_name = {a.suspect: a for a in own.associations}
     assert by_name["site"].kind == "cramers_v"

@@ -144,7 +144,7 @@ def love_plot(
     through which the bias came in: site, scanner, channel) are omitted, because they are part of
     every pair. Features below ``threshold`` are considered balanced.
     """
-    rows = [row for row in getattr(found, "features", found) if not row.suspect]
+    rows = list(getattr(found, "features", found))
     rows = sorted(rows, key=lambda row: -row.before)
     shown = rows[:most]
     ax = _axes(ax, 0.9 + 0.21 * max(len(shown), 3))

@@ -62,7 +62,8 @@ class DualState:
 
 class DualStep(NamedTuple):
     """Result of a solve: the state, the terms of the objective at its weights, the duality gap, the
-    effective share, and the terms and the dual value before each Newton step and at the end."""
+    effective share, the terms and the dual value before each Newton step and at the end, and
+    whether the gap (without the price of the bound) reached the tolerance."""
 
     state: DualState
     inertia: float
@@ -72,6 +73,7 @@ class DualStep(NamedTuple):
     share: float
     terms: list[tuple]
     values: list[float]
+    converged: bool
 
 
 class WeightSums(NamedTuple):
@@ -290,12 +292,15 @@ class DualWeights:
         squares = spread / sigma
         share = total**2 / (self.design_sum * squares) if squares > 0 else 0.0
         gap = max(0.0, sum(terms) - value)
+        converged = gap <= tol * abs(sum(terms))
         if self.min_ess is not None:  # the price of the part of the bound that is not used
             gap += (sigma - self.sigma) * max(
                 0.0, total**2 / (self.design_sum * self.min_ess) - squares
             )
         state = DualState(Z, mu, sigma, factor)
-        return DualStep(state, inertia, balance, self.sigma * squares, gap, share, trace, values)
+        return DualStep(
+            state, inertia, balance, self.sigma * squares, gap, share, trace, values, converged
+        )
 
     def _dual_value(self, Z, mu, sigma: float, sums: WeightSums) -> float:
         quadratic = float((Z * Z).sum()) / (4.0 * self.beta) if self.beta else 0.0

@@ -290,8 +290,7 @@ def _solve_dual(problem: Problem, e: np.ndarray, max_iter: int, tol: float, watc
     history = History()
     step = problem.dual.solve(problem.dual.start(), e, 0.1 * tol, max_iter)
     w = problem.dual.weights(step.state, e)
-    done = step.gap <= 0.1 * tol * abs(step.inertia + step.balance + step.spread)
-    status = "converged" if done else "max_iter"
+    status = "converged" if step.converged else "max_iter"
     for terms, value in zip(step.terms[-max_iter:], step.values[-max_iter:]):
         inertia, balance, spread = terms
         named = dict.fromkeys(TERMS, 0.0)

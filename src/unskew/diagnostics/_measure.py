@@ -171,7 +171,6 @@ def measure_imbalance(view: View, w: np.ndarray) -> Imbalance:
 
 def _feature_rows(view: View, pairs: Any, D0: Any, D1: Any, counts: np.ndarray) -> list:
     own = view.sources[pairs.features]
-    suspects = set(view.suspect_sources.tolist())
     worst = D0.argmax(axis=1)
     rows = []
     for source in np.unique(own):
@@ -181,7 +180,6 @@ def _feature_rows(view: View, pairs: Any, D0: Any, D1: Any, counts: np.ndarray) 
         rows.append(
             FeatureBalance(
                 feature=view.source_names[source],
-                suspect=int(source) in suspects,
                 before=float(D0[k].max()),
                 after=float(D1[k].max()),
                 typical_before=float(D0[k].sum() / per),

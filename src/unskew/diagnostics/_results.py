@@ -59,7 +59,6 @@ class FeatureBalance:
     """
 
     feature: str
-    suspect: bool
     before: float
     after: float
     typical_before: float

@@ -94,7 +94,7 @@ def _fit_tiles(d: Diagnostics) -> tuple[Tile, ...]:
 
 
 def _weights_section(d: Diagnostics) -> Section:
-    rows = [f for f in d.features if not f.suspect]
+    rows = d.features
     before, after = (sum(getattr(f, when) > BALANCED for f in rows) for when in WHEN)
     who = "the suspects" if d.evidence.suspects else "the other columns"
     w, c = d.weights, d.convergence
@@ -282,13 +282,13 @@ def _numbers_section(d: Diagnostics) -> Section:
             "Features",
             f"Largest and mean |standardised difference| of each feature under {who}.",
             (
-                *texts("Feature", "Suspect"),
+                Column("Feature"),
                 *numbers("Largest before", "Largest after", "Mean before", "Mean after"),
                 Column("Largest under"),
             ),
             tuple(
                 (
-                    f.feature, "yes" if f.suspect else "", f.before, f.after,
+                    f.feature, f.before, f.after,
                     f.typical_before, f.typical_after, f.against,
                 )
                 for f in d.features
