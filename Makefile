@@ -35,7 +35,7 @@ demo: $(READY)
 	$(BIN)/unskew demo --report out/unskew-demo.html
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 soak: $(READY)
 	$(BIN)/python -m pytest -m soak

@@ -46,16 +46,3 @@ def unskew(capsys):
         return code, printed.out, printed.err
 
     return type_in
-
-
-# Files whose module fixtures are costly (a browser, a cluster, fitted models) run in one process.
-ONE_PROCESS = ("browser", "report", "model_file", "sampling", "diagnostics", "plots", "dask")
-
-
-def pytest_itemcollected(item):
-    if item.config.pluginmanager.hasplugin("xdist"):
-        stem = item.path.stem.replace("out_of_core", "dask")
-        for name in ONE_PROCESS:
-            if name in stem:
-                item.add_marker(pytest.mark.xdist_group(name))
-                break
