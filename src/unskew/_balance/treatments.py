@@ -160,15 +160,25 @@ class Effects:
 
     def z(self, tile: np.ndarray) -> np.ndarray:
         """Centred z of the rows of a tile, n x Q."""
-        parts = ((take_columns(tile, self.column) - self.centre) / self.scale) ** self.power
+        parts = take_columns(tile, self.column)
+        offset = np.zeros(self.mean.size)
+        if (self.power == 1).all():  # indicators, mostly: one subtraction
+            parts = parts / self.scale.astype(tile.dtype)
+            offset[: self.column.size] = self.centre / self.scale
+        else:
+            parts = (((parts - self.centre) / self.scale) ** self.power).astype(tile.dtype)
         if self.bins is not None:
             parts = np.hstack([parts, self.bins.indicators(tile)])
-        return (parts - self.mean).astype(tile.dtype, copy=False)
+        parts -= (self.mean + offset).astype(tile.dtype)
+        return parts
 
     def residuals(self, tile: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Columns of a tile minus the effects of the suspects."""
         B = self.B[:, columns].astype(tile.dtype, copy=False)
-        out = take_columns(tile, columns) - self.z(tile) @ B
+        if not B.any():
+            return take_columns(tile, columns)  # missing values are stored as 0, the mean
+        out = self.z(tile) @ B
+        np.subtract(take_columns(tile, columns), out, out=out)
         indicator = self.missing_indicator[columns]
         with_missing = np.flatnonzero(indicator >= 0)
         if with_missing.size:
