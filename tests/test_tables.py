@@ -152,10 +152,38 @@ def test_rare_values_are_pooled_and_new_ones_go_with_them():
     np.testing.assert_allclose(encoder.transform(new)[0, :3] * np.sqrt(2), [0, 0, 1])
 
 
+def test_identifiers_are_left_out_and_rare_values_pooled_with_one_note(rng):
+    n = 300
+    state = np.array([f"S{i:02d}" for i in range(60)])[np.minimum(rng.geometric(0.05, n) - 1, 59)]
+    state[:60] = [f"S{i:02d}" for i in range(60)]
+    table = pd.DataFrame(
+        {"id": [f"id-{i}" for i in range(n)], "state": state, "x": rng.normal(size=n)}
+    )
+    with pytest.warns(UserWarning, match="columns are left out") as caught:
+        model = DCKM(2, n_init=1, random_state=0).fit(table)
+    text = str(caught[0].message)
+    assert "columns are left out: 'id' (300 different values in 300 rows: an identifier" in text
+    assert "rare values are pooled as 'other values': 'state' (10 values)" in text
+    assert model.encoder_.pooled_ == {"state": 10}
+    assert list(model.encoder_.ignored_) == ["id"]
+    np.testing.assert_array_equal(model.predict(table), model.labels_)
+    for strict in (table.drop(columns="id"), table.drop(columns="state")):
+        with pytest.raises(ValueError, match=r"distinct values in 300 rows .* with strict=True"):
+            DCKM(2, encoder=TableEncoder(strict=True)).fit(strict)
+
+
+def test_different_short_names_in_few_rows_are_no_identifier():
+    names = ["ash", "bay", "cat", "dog", "elm", "fox", "gum", "hen", "ivy", "jay", "kid", "lot"]
+    encoder = TableEncoder().fit(pd.DataFrame({"town": names, "x": range(12)}))
+    assert encoder.kinds_["town"] == "category"
+    dates = [f"2024-01-{i + 1:02d}" for i in range(12)]
+    encoder.fit(pd.DataFrame({"day": dates, "x": range(12)}))
+    assert "look like dates" in encoder.ignored_["day"]
+
+
 @pytest.mark.parametrize(
     ("column", "error", "message"),
     [
-        ([f"id-{i}" for i in range(60)], ValueError, r"column 'bad' of X has 60 distinct values"),
         ([1.0, np.inf] * 30, ValueError, r"column 'bad' of X contains inf \(row 1\)"),
         ([[1], [2]] * 30, TypeError, r"column 'bad' of X (holds|mixes) "),
         ([1, "a"] * 30, TypeError, r"column 'bad' of X mixes numbers and text"),
@@ -776,8 +804,9 @@ def test_objects_with_the_missing_value_of_pandas():
 @pytest.mark.parametrize(
     "words", ["2020-{:02d}-{:02d}", "{1:02d}/{0:02d}/2020", "2020.{}.{} 10:00"]
 )
-def test_text_that_looks_like_dates_is_refused_with_advice(words):
+def test_text_that_looks_like_dates_is_left_out_with_advice(words):
     days = [words.format(m, d) for m in range(1, 13) for d in range(1, 25)]
     table = pd.DataFrame({"admitted": days, "x": np.arange(288.0)})
-    with pytest.raises(ValueError, match="They look like dates: convert the text to dates first"):
-        DCKM(2).fit(table)
+    with pytest.warns(UserWarning, match="look like dates: convert the text to dates"):
+        model = DCKM(2, n_init=1, random_state=0).fit(table)
+    assert list(model.encoder_.ignored_) == ["admitted"]

@@ -237,13 +237,16 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         self.encoder_ = encoder
         self.n_features_in_ = encoder.n_features_in_
         self.feature_names_in_ = encoder.feature_names_in_
+        notes = []
         if encoder.ignored_:
             reasons = [f"{name!r} ({why})" for name, why in encoder.ignored_.items()]
-            warnings.warn(
-                f"columns that do not vary are left out: {abbreviate(reasons, quoted=False)}",
-                UserWarning,
-                stacklevel=FIT_STACKLEVEL + 1,
-            )
+            notes.append(f"columns are left out: {abbreviate(reasons, quoted=False)}")
+        if encoder.pooled_:
+            pooled = [f"{name!r} ({count} values)" for name, count in encoder.pooled_.items()]
+            rare = f"rare values are pooled as 'other values': {abbreviate(pooled, quoted=False)}"
+            notes.append(rare)
+        if notes and (encoder.ignored_ or encoder.max_categories is None):
+            warnings.warn("; ".join(notes), UserWarning, stacklevel=FIT_STACKLEVEL + 1)
         return matrix, a, encoder._column_map()
 
     def _open_source(self, X: Any) -> Any:

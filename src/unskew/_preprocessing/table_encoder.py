@@ -17,10 +17,12 @@ from .._data.columns import ColumnValues, as_frame, column_names, frame_columns,
 from .._validation import abbreviate, check_number, check_option
 from .stats import ColumnMap
 
-# Without max_categories, maximum number of distinct values of a text column.
+# Without max_categories, number of the most frequent values of a text column that are kept.
 MAX_DISTINCT = 50
-# A text column with more distinct values than this, most of which occur once, is an identifier.
-MAX_UNIQUE = 10
+# A text column with more distinct values than this, nearly all of which occur once, is an
+# identifier or free text if most of its values have digits or LONG_TEXT characters, or if it has
+# more than MAX_DISTINCT values.
+MAX_UNIQUE, NEARLY_ALL, LONG_TEXT = 10, 0.9, 20
 # Text that starts like a date, year first or last.
 DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
 OTHER, MISSING = "other values", "missing"
@@ -41,7 +43,8 @@ class Recipe:
     empty     whether only that indicator column is encoded
     words     all levels of an ordered column
     levels    encoded values of the levels that occur
-    why       reason why a column is constant
+    why       reason why a column is left out
+    n_pooled  number of values that are pooled as "other values"
     """
 
     name: str
@@ -58,6 +61,7 @@ class Recipe:
     words: tuple = ()
     levels: tuple | None = None
     why: str = ""
+    n_pooled: int = 0
 
     @property
     def columns(self) -> list[str]:
@@ -86,6 +90,21 @@ def _state_name(name: str, state: str) -> str:
     if state == MISSING:
         return f"{name} is {MISSING}"
     return f"{name}: {OTHER}" if state == OTHER else f"{name}={state}"
+
+
+def _identifier(words: tuple, used: np.ndarray, n: int) -> str:
+    """Why a text column is an identifier or free text; "" if it is not."""
+    if used.size <= MAX_UNIQUE or used.size < NEARLY_ALL * n:
+        return ""
+    shown = [str(words[c]) for c in used[:1000]]
+    many = f"{used.size:,} different values in {n:,} rows"
+    if all(DATE.match(word) for word in shown):
+        return f"{many} that look like dates: convert the text to dates (pandas: to_datetime)"
+    key = sum(any(c.isdigit() for c in word) for word in shown) > len(shown) / 2
+    text = sum(map(len, shown)) > LONG_TEXT * len(shown)
+    if not (key or text or used.size > MAX_DISTINCT):
+        return ""
+    return f"{many}: an identifier or free text"
 
 
 class EncodedTable(NamedTuple):
@@ -124,8 +143,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         With "robust": maximum number of scales from the median. None: no clipping.
     max_categories : int or None, default=None
         Number of the most frequent values that get a column of their own; the others are pooled as
-        "other values". None: no pooling, and a column with more than 50 distinct values (or more
-        than 10 that mostly occur once) is an error, because it is an identifier or free text.
+        "other values". None: 50, and a text column whose values nearly all occur once is left out
+        if it looks like an identifier or free text (digits, long texts, or more than 50 values).
+    strict : bool, default=False
+        Raise an error for a text column that would be pooled or left out, instead of a warning.
     kinds : dict or None, default=None
         Source name -> "category" (numbers that are codes) or "number" (levels or booleans to be
         treated as a number), where the type of the column is misleading.
@@ -141,7 +162,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     kinds_ : dict
         Source name -> "number", "two-valued", "category", "ordered", "date" or "constant".
     ignored_ : dict
-        Source columns that are left out because they do not vary -> reason.
+        Source columns that are left out (constants, identifiers, free text) -> reason.
+    pooled_ : dict
+        Source columns with values pooled as "other values" -> the number of these values.
     recipes_ : list
         One per source, with centre, scale, categories.
 
@@ -167,6 +190,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         category_scale=1.0,
         clip=4.0,
         max_categories=None,
+        strict=False,
         kinds=None,
         dtype="float32",
     ):
@@ -174,6 +198,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.category_scale = category_scale
         self.clip = clip
         self.max_categories = max_categories
+        self.strict = strict
         self.kinds = kinds
         self.dtype = dtype
 
@@ -243,6 +268,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.n_features_in_ = len(names)
         self.kinds_ = {r.name: r.kind for r in recipes}
         self.ignored_ = {r.name: r.why for r in recipes if r.kind == "constant"}
+        self.pooled_ = {r.name: r.n_pooled for r in recipes if r.n_pooled}
         self.sources_ = np.repeat(np.arange(len(recipes)), [len(r.columns) for r in recipes])
         if self.sources_.size == 0:
             raise ValueError(
@@ -317,12 +343,24 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         weight = np.bincount(codes[known], weights=a[known], minlength=len(values.words))
         used = np.flatnonzero(weight > 0)
         missing = bool(((codes < 0) & (a > 0)).any())
-        if values.kind == "text":
-            self._refuse_identifiers(name, used.size, int(known.sum()), values.words, used)
-        pooled = self.max_categories is not None and used.size > self.max_categories
+        most = self.max_categories
+        if values.kind == "text" and most is None:
+            most = MAX_DISTINCT
+            why = _identifier(values.words, used, int(known.sum()))
+            if self.strict and (why or used.size > most):
+                raise ValueError(
+                    f"column {name!r} of X has {used.size} distinct values in {int(known.sum())} "
+                    f"rows ({abbreviate([values.words[c] for c in used[:3]])}); with strict=True a "
+                    f"category should have at most {most}. Drop the column, or pool rare values "
+                    "with max_categories=20"
+                )
+            if why:
+                return Recipe(name, "constant", asked, why=why)
+        pooled = most is not None and used.size > most
+        n_pooled = used.size - most if pooled else 0
         if pooled:
             # The values with the largest weight; ties in sorted order.
-            heaviest = np.argsort(-weight[used], kind="stable")[: self.max_categories]
+            heaviest = np.argsort(-weight[used], kind="stable")[:most]
             used = np.sort(used[heaviest])
         states = tuple(str(values.words[c]) for c in used)
         states += ((OTHER,) if pooled else ()) + ((MISSING,) if missing else ())
@@ -330,23 +368,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             why = f"every value is {states[0]!r}" if used.size else "no value is known"
             return Recipe(name, "constant", asked, why=why)
         step = self.category_scale * (1.0 if len(states) == 2 else 2**-0.5)
-        return Recipe(name, "category", asked, states=states, step=float(step))
-
-    def _refuse_identifiers(self, name, different, n, words, used) -> None:
-        once = different > MAX_UNIQUE and different > n / 2
-        if self.max_categories is not None or not (different > MAX_DISTINCT or once):
-            return
-        shown = [words[c] for c in used[:3]]
-        advice = "Drop an identifier or free text, or pool rare values with"
-        if all(DATE.match(word) for word in shown):
-            advice = (
-                "They look like dates: convert the text to dates first (pandas: to_datetime). Or "
-                "drop the column, or pool rare values with"
-            )
-        raise ValueError(
-            f"column {name!r} of X has {different} distinct values in {n} rows "
-            f"({abbreviate(shown)}); a category should have at most {MAX_DISTINCT}. {advice} "
-            "encoder=TableEncoder(max_categories=20)"
+        return Recipe(
+            name, "category", asked, states=states, step=float(step), n_pooled=int(n_pooled)
         )
 
     # ----------------------------------------------------------------------------------- apply

@@ -202,7 +202,7 @@ _PARAMETER = re.compile(rf"(?<![\w-])(?:({_NAMES})\b(=?)|({'|'.join(PLAIN_WORDS)
 
 def in_flags(text: str) -> str:
     """Replace parameter names in a message of the library by command-line flags."""
-    text = re.sub(r"encoder=TableEncoder\(max_categories=(\d+)\)", r"--max-categories \1", text)
+    text = text.replace("with strict=True a category", "with --strict a category")
     text = re.sub(r"\bcolumn ('[^']*'|\"[^\"]*\") of X\b", r"column \1", text)
     text = text.replace(" (resume=False overwrites it)", "")
     text = text.replace("increase max_bytes to read it", "increase --max-bytes to read it")

@@ -214,6 +214,7 @@ def make_encoder(study: Study, options: dict[str, Any]) -> Any:
     if not table.is_frame:
         for flag, given in (
             ("--max-categories", options["max_categories"] is not None),
+            ("--strict", options["strict"]),
             ("--category", bool(codes)),
             ("--number-scale", scale != "robust"),
         ):
@@ -225,6 +226,7 @@ def make_encoder(study: Study, options: dict[str, Any]) -> Any:
         return None
     return TableEncoder(
         max_categories=options["max_categories"],
+        strict=options["strict"],
         number_scale=scale,
         kinds={name: "category" for name in codes if name in study.names} or None,
     )

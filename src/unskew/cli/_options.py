@@ -155,7 +155,12 @@ CLUSTERING = group(
 ITERATIONS = group("Method", max_iter=option(int, 200, "Maximum number of iterations."))
 ENCODING = group(
     "Method",
-    max_categories=integer("Keep at most this many values of a category and pool the others."),
+    max_categories=integer(
+        "Keep at most this many values of a category and pool the others (default: 50)."
+    ),
+    strict=flag(
+        "Stop at text columns that would be pooled or left out as identifiers.", "--strict"
+    ),
     category=columns("Treat this numeric column as categorical. Repeatable; * as in --drop."),
     number_scale=word(
         Literal["robust", "sd", "none"],
