@@ -92,6 +92,14 @@ class Mixture:
         empty = n.sum(1) <= 0
         self.shares[empty] = stats.N.sum((0, 1)) / max(stats.N.sum(), 1e-300)
 
+    def complete_value(self, stats: Stats) -> float:
+        """Expected complete-data log-likelihood for fixed responsibilities, with the effects
+        integrated out: the marginal log-likelihood without the entropy of the labels."""
+        theta, kappa = self.natural(stats.rows)
+        value = float((stats.S * theta.transpose(0, 1, 3, 2)).sum() + (stats.N * kappa).sum())
+        value += sum(block.row_constant(stats.rows) for block in self.blocks)
+        return value + sum(block.penalty(stats)[0] for block in self.blocks)
+
     def value(self, rows: Rows, log_sum: float, stats: Stats) -> tuple[float, float]:
         """(marginal log-likelihood, bound): ``log_sum`` is that of the E step. The bound adds the
         log priors that regularise the estimates."""

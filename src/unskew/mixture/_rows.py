@@ -125,6 +125,14 @@ class Stats:
         self.rows = rows
         self.N, self.S = np.zeros((P, L, K)), np.zeros((P, L, K, q))
 
+    def swapped(self, level: int, one: int, other: int) -> Stats:
+        """The sums if the rows of two groups at one level changed places."""
+        new = Stats(self.rows, self.N.shape[2])
+        new.N, new.S = self.N.copy(), self.S.copy()
+        new.N[:, level, [one, other]] = self.N[:, level, [other, one]]
+        new.S[:, level, [one, other]] = self.S[:, level, [other, one]]
+        return new
+
     @property
     def gauss(self) -> np.ndarray:
         return self.S[..., : self.rows.n_gauss]

@@ -18,6 +18,8 @@ SCREEN_ITER, SCREEN_TOL = 10, 1e-5
 KEPT, POLISHED = 3, 2
 REMOVED = (0.0, 0.5, 0.75, 1.0)
 SPLIT_MERGE_ROUNDS = 3
+# Rounds, and exchanges of two groups at one level that are tried in each.
+MATCH_ROUNDS, MATCH_MOVES = 4, 60
 
 
 class Settings(NamedTuple):
@@ -160,6 +162,7 @@ def screen(problem: Problem, K: int, settings: Settings) -> list[Screened]:
             (_converge(problem, one.fit, settings) for one in _distinct(tried)[:KEPT]),
             key=lambda one: one.score,
         )
+        best[form] = rematch(problem, best[form], settings)
         emit("candidate", len(best), len(forms), status=" ".join(form), bic=best[form].score)
     for form in forms:  # solutions of one form can be better initializations of another
         others = [other for other in best.values() if other.choice != form]
@@ -208,6 +211,34 @@ def _with_selection(
     model.choice = model.choice._replace(selection=selection)
     model.m_step(_stats_of(problem.sub, model))
     return _converge(problem, Fit(model, 0.0, [], 0, False), settings)
+
+
+def rematch(problem: Problem, best: Screened, settings: Settings) -> Screened:
+    """Match the groups of the levels anew: exchange two groups at one level.
+
+    Where levels share few groups, the matchings of their groups are local optima of nearly the
+    same likelihood, and the prior of the effects decides between them. An exchange is first judged
+    from the sums of the cells, without a pass over the rows.
+    """
+    rows, K, L = problem.sub, best.fit.model.K, problem.sub.n_levels
+    if best.choice.effects != "shift" or K < 2 or L < 2:
+        return best
+    moves = [(at, i, j) for at in range(L) for i in range(K) for j in range(i)]
+    for _ in range(MATCH_ROUNDS):
+        stats = _stats_of(rows, best.fit.model)
+        tried = []
+        for pick in problem.rng.permutation(len(moves))[:MATCH_MOVES]:
+            new, model = stats.swapped(*moves[pick]), best.fit.model.copy()
+            for _ in range(3):
+                model.m_step(new)
+            tried.append((model.complete_value(new), pick, new))
+        tried.sort(key=lambda one: one[:2], reverse=True)
+        found = [_short(problem, best.choice, K, new) for _, _, new in tried[:KEPT]]
+        new_best = _converge(problem, min(found, key=lambda one: one.score).fit, settings)
+        if new_best.score >= best.score - 1e-6 * abs(best.score):
+            return best
+        best = new_best
+    return best
 
 
 def split_and_merge(problem: Problem, best: Screened, settings: Settings) -> Screened:
