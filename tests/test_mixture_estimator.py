@@ -1,7 +1,9 @@
 """SelectionMixture as an estimator: tables, prediction, weights, identification, bad input."""
 
+import os
 import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,7 +21,7 @@ RANDOM_STARTS = "initializations are drawn from the rows: a row twice changes wh
 
 
 @parametrize_with_checks(
-    [SelectionMixture(2)],
+    [SelectionMixture(2, covariance="diag", max_iter=50)],  # one form: the checks repeat fits
     expected_failed_checks=lambda _: {
         "check_sample_weight_equivalence_on_dense_data": RANDOM_STARTS,
     },
@@ -146,6 +148,45 @@ def test_a_large_sample_is_screened_on_a_subsample():
     model = SelectionMixture(3, suspects=[5], random_state=0).fit(X)
     assert adjusted_rand_score(y, model.labels_) > 0.95
     assert model.choice_["effects"] == "shift"
+
+
+SITES = Path(os.environ.get("UNSKEW_DATA", "")) / "sites"
+needs_sites = pytest.mark.skipif(
+    not (SITES / "penguins.csv").exists(), reason="UNSKEW_DATA has no folder sites"
+)
+
+
+@needs_sites
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
+def test_species_of_penguins_and_cell_lines_in_the_default_setting(seed):
+    frame = pd.read_csv(SITES / "penguins.csv")
+    columns = ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g", "island"]
+    penguins = SelectionMixture(3, suspects="island", random_state=seed).fit(frame[columns])
+    assert adjusted_rand_score(frame["species"], penguins.labels_) > 0.95
+    assert penguins.identified_ == "under small effects"
+    frame = pd.read_csv(SITES / "harmony_cell_lines.csv.gz")
+    columns = [*(f"X{i}" for i in range(1, 21)), "dataset"]
+    lines = SelectionMixture(2, suspects="dataset", random_state=seed).fit(frame[columns])
+    assert adjusted_rand_score(frame["cell_type"], lines.labels_) > 0.99
+    assert lines.identified_ == "under small effects"
+
+
+def test_groups_of_sites_that_share_one_group_are_matched_with_small_effects():
+    """Two pure sites and a mixed one: four matchings have nearly the same likelihood."""
+    rng = np.random.default_rng(2)
+    y = np.repeat([0, 1, 0, 1], [150, 150, 300, 300])
+    site = np.repeat([0, 0, 1, 2], [150, 150, 300, 300])
+    C, B = rng.normal(size=(2, 8)) * 2, rng.normal(size=(3, 8)) * 0.4
+    X = np.column_stack([C[y] + B[site] + rng.normal(size=(900, 8)), site])
+    wrong = np.where(site == 2, 0, y)  # the second pure site matched with the other group
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = SelectionMixture(2, suspects=[8], effects="shift", random_state=0).fit(X)
+        other = SelectionMixture(2, suspects=[8], effects="shift", init=wrong).fit(X)
+    assert adjusted_rand_score(y, model.labels_) > 0.95
+    assert model.bic_ < other.bic_
+    assert model.identified_ == "under small effects"
 
 
 # --- prediction

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,6 +65,10 @@ class Mixture:
         free = (K - 1) * (L if self.choice.selection == "free" else 1)
         return free + sum(block.n_parameters for block in self.blocks)
 
+    def groups(self, rows: Rows) -> list[tuple]:
+        """Runs of rows with the same natural parameters."""
+        return rows.groups if self.choice.covariance == "full" else rows.level_groups
+
     def natural(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """theta (P, L, q, K) and kappa (P, L, K) of the whole row, shares included."""
         P, (L, K) = len(rows.patterns), self.shares.shape
@@ -92,6 +97,14 @@ class Mixture:
         empty = n.sum(1) <= 0
         self.shares[empty] = stats.N.sum((0, 1)) / max(stats.N.sum(), 1e-300)
 
+    def complete_value(self, stats: Stats) -> float:
+        """Expected complete-data log-likelihood for fixed responsibilities, with the effects
+        integrated out: the marginal log-likelihood without the entropy of the labels."""
+        theta, kappa = self.natural(stats.rows)
+        value = float((stats.S * theta.transpose(0, 1, 3, 2)).sum() + (stats.N * kappa).sum())
+        value += sum(block.row_constant(stats.rows) for block in self.blocks)
+        return value + sum(block.penalty(stats)[0] for block in self.blocks)
+
     def value(self, rows: Rows, log_sum: float, stats: Stats) -> tuple[float, float]:
         """(marginal log-likelihood, bound): ``log_sum`` is that of the E step. The bound adds the
         log priors that regularise the estimates."""
@@ -106,30 +119,47 @@ def e_step(rows: Rows, model: Mixture, power: float = 1.0) -> tuple[float, Stats
     the responsibilities (deterministic annealing)."""
     theta, kappa = model.natural(rows)
     stats, total = Stats(rows, model.K), 0.0
-    for first, last, level, p in rows.groups:
-        for at in range(first, last, CHUNK):
-            to = min(at + CHUNK, last)
-            X, a = rows.X[at:to], rows.a[at:to]
-            r = X @ theta[p, level]
-            r += kappa[p, level]
-            if power != 1.0:
-                r *= power
-            top = r.max(1)
-            r -= top[:, None]
-            np.exp(r, out=r)
-            mass = r.sum(1)
-            total += float(a @ (top + np.log(mass))) / power
-            r *= (a / mass)[:, None]
-            stats.N[p, level] += r.sum(0)
-            stats.S[p, level] += r.T @ X
+    for batch in batches(model.groups(rows)):
+        start, stop = batch[0][0], batch[-1][1]
+        a = rows.a[start:stop]
+        r = np.empty((stop - start, model.K))
+        for first, last, level, p in batch:
+            own = r[first - start : last - start]
+            np.matmul(rows.X[first:last], theta[p, level], out=own)
+            own += kappa[p, level]
+        if power != 1.0:
+            r *= power
+        top = r.max(1)
+        r -= top[:, None]
+        np.exp(r, out=r)
+        mass = r.sum(1)
+        total += float(a @ (top + np.log(mass))) / power
+        r *= (a / mass)[:, None]
+        for first, last, level, p in batch:
+            own = r[first - start : last - start]
+            stats.N[p, level] += own.sum(0)
+            stats.S[p, level] += own.T @ rows.X[first:last]
     return total, stats
+
+
+def batches(groups: list[tuple]) -> Iterator[list[tuple]]:
+    """Consecutive groups of together at most about CHUNK rows: many small groups share the
+    functions of the whole batch, and a batch stays in the cache."""
+    batch: list[tuple] = []
+    for group in groups:
+        if batch and group[1] - batch[0][0] > CHUNK:
+            yield batch
+            batch = []
+        batch.append(group)
+    if batch:
+        yield batch
 
 
 def log_joint(rows: Rows, model: Mixture) -> np.ndarray:
     """log(pi_kl f(x_i | k, l)) up to the row's own term, (n, K), in the order of ``rows``."""
     theta, kappa = model.natural(rows)
     out = np.empty((len(rows.X), model.K))
-    for first, last, level, p in rows.groups:
+    for first, last, level, p in model.groups(rows):
         np.matmul(rows.X[first:last], theta[p, level], out=out[first:last])
         out[first:last] += kappa[p, level]
     return out

@@ -35,7 +35,7 @@ from ._em import Choice, Mixture, bic, e_step, run_em
 from ._identify import describe_lacking, identify, positivity
 from ._prediction import PredictionMixin, check_shares
 from ._rows import Rows, Stats
-from ._search import Problem, Screened, Settings, choose_n_components, polish, screen
+from ._search import Problem, Screened, Settings, polish, screen, screen_all
 
 # A full covariance distinguishes at most this many patterns of missing values.
 MAX_PATTERNS = 50
@@ -252,7 +252,7 @@ class SelectionMixture(
                 found = self._from_init(problem, settings)
             elif self.n_components == "auto":
                 largest = min(self.max_components, problem.n_used)
-                _, found, self._scores = choose_n_components(problem, settings, largest)
+                found = screen_all(problem, settings, largest)
             else:
                 found = screen(problem, self.n_components, settings)
 

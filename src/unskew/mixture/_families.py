@@ -25,7 +25,7 @@ LOG_2PI = float(np.log(2 * np.pi))
 MIN_VARIANCE = 1e-6
 # Rows of the weak prior that keeps estimated probabilities from 0 and 1.
 PSEUDO_ROWS = 1e-3
-INNER_STEPS = 4
+INNER_STEPS = 3
 # Rows of the prior of a full covariance, in units of d + 1.
 PRIOR_ROWS = 1.0
 
@@ -464,7 +464,7 @@ class CategoricalBlock(DiscreteBlock):
     def _ascend(self, n: np.ndarray, s: np.ndarray) -> None:
         value = self._value(s, self.C, self.B)
         ridge = np.full(self.n_columns, 1.0 / self.tau2[0])
-        for _ in range(2 * INNER_STEPS):
+        for _ in range(INNER_STEPS):
             p = np.exp(self._log_p(self.C, self.B))
             p0 = np.exp(self.C - np.logaddexp.reduce(self.C, axis=1)[:, None])
             # diag(p) is an upper bound on the information diag(p) - p p'.

@@ -55,7 +55,7 @@ class PredictionMixin:
         Returns
         -------
         labels (n,). Rows of an unknown level get the average effect and the population's shares,
-        with a warning.
+        with a warning; unknown categories of other columns are left out as missing values.
         """
         return self._in_order(*self._read_joint(X, shares)).argmax(1)
 

@@ -1,4 +1,4 @@
-"""Rows as the expectation step reads them: sorted by pattern of missing values and by level."""
+"""Rows as the expectation step reads them: sorted by level and by pattern of missing values."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ class Rows:
     X           (n, q): numbers and flags (0 where missing), categories one-hot, then one column
                 for each number, and each flag, with missing values: 1 where known
     groups      list of (first, last, level, pattern)
+    level_groups  the same without patterns (0), for models whose natural parameters are the same
+                for all patterns: those with a diagonal covariance
     patterns    for each pattern which numbers are known; one entry, all True, where patterns are
                 not told apart (no missing values, or too many patterns)
     order       position in the data of each sorted row
@@ -58,7 +60,7 @@ class Rows:
                 self.patterns_exact = False
                 pattern = np.zeros(n, dtype=np.intp)
                 self.patterns = [np.ones(self.n_gauss, bool)]
-        self.order = np.lexsort((level, pattern))
+        self.order = np.lexsort((pattern, level))
         one_hot = [
             (codes[:, None] == np.arange(M)).astype(float) for codes, M in columns.categories
         ]
@@ -78,13 +80,17 @@ class Rows:
         self._sum_up()
 
     def _group(self) -> None:
-        key = self.pattern * self.n_levels + self.level
+        self.groups = self._runs(self.level * len(self.patterns) + self.pattern)
+        self.level_groups = [(f, t, level, 0) for f, t, level, _ in self._runs(self.level)]
+
+    def _runs(self, key: np.ndarray) -> list[tuple[int, int, int, int]]:
+        """Runs of equal keys, of at most CHUNK rows each."""
         cuts = np.flatnonzero(np.diff(key)) + 1
         bounds = np.concatenate([[0], cuts, [key.size]]).astype(int)
-        self.groups = [
-            (int(f), int(t), int(self.level[f]), int(self.pattern[f]))
+        return [
+            (at, min(at + CHUNK, int(t)), int(self.level[f]), int(self.pattern[f]))
             for f, t in pairwise(bounds)
-            if t > f
+            for at in range(int(f), int(t), CHUNK)
         ]
 
     def _sum_up(self) -> None:
@@ -124,6 +130,14 @@ class Stats:
         P, L, q = len(rows.patterns), rows.n_levels, rows.X.shape[1]
         self.rows = rows
         self.N, self.S = np.zeros((P, L, K)), np.zeros((P, L, K, q))
+
+    def swapped(self, level: int, one: int, other: int) -> Stats:
+        """The sums if the rows of two groups at one level changed places."""
+        new = Stats(self.rows, self.N.shape[2])
+        new.N, new.S = self.N.copy(), self.S.copy()
+        new.N[:, level, [one, other]] = self.N[:, level, [other, one]]
+        new.S[:, level, [one, other]] = self.S[:, level, [other, one]]
+        return new
 
     @property
     def gauss(self) -> np.ndarray:

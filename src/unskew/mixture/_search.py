@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 
 from .._progress import emit
+from ._cells import solve_cells
 from ._em import Choice, Fit, Mixture, bic, e_step, log_joint, run_em
 from ._rows import Columns, Rows, Stats
 
@@ -18,6 +21,8 @@ SCREEN_ITER, SCREEN_TOL = 10, 1e-5
 KEPT, POLISHED = 3, 2
 REMOVED = (0.0, 0.5, 0.75, 1.0)
 SPLIT_MERGE_ROUNDS = 3
+# Rounds, and exchanges of two groups at one level that are tried in each.
+MATCH_ROUNDS, MATCH_MOVES = 4, 60
 
 
 class Settings(NamedTuple):
@@ -101,10 +106,8 @@ def initial_labels(problem: Problem, K: int, n_init: int) -> list[np.ndarray]:
             means = sums / np.maximum(weights, 1e-300)[:, None]
             for share in REMOVED if rows.n_levels > 1 else (0.0, 0.0):
                 seed = rng.randint(2**31 - 1)
-                kmeans = KMeans(K, n_init=1, max_iter=50, random_state=seed)
-                found.append(
-                    kmeans.fit(X - share * means[rows.level], sample_weight=rows.a).labels_
-                )
+                removed = X - share * means[rows.level]
+                found.append(_kmeans_labels(removed, K, rows.a, seed))
             if rows.n_levels > 1:
                 found.append(_effects_labels(X, rows, K, rng))
         for _ in range(2):
@@ -112,17 +115,24 @@ def initial_labels(problem: Problem, K: int, n_init: int) -> list[np.ndarray]:
     return found
 
 
+def _kmeans_labels(
+    X: np.ndarray, K: int, a: Any, seed: int, init: Any = "k-means++", max_iter: int = 50
+) -> np.ndarray:
+    kmeans = KMeans(K, init=init, n_init=1, max_iter=max_iter, random_state=seed)
+    with warnings.catch_warnings():
+        # Fewer distinct rows than groups: reported once, at the end of the fit.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return kmeans.fit(X, sample_weight=a).labels_
+
+
 def _effects_labels(X: np.ndarray, rows: Rows, K: int, rng: np.random.RandomState) -> np.ndarray:
     """Alternate k-means labels and additive effects of the levels (DCKM's ``adjust="effects"``)."""
-    from ._cells import solve_cells
-
     labels = rng.randint(K, size=len(X))
     B, at = np.zeros((rows.n_levels, X.shape[1])), labels * rows.n_levels + rows.level
     seed = rng.randint(2**31 - 1)
     init: Any = "k-means++"
     for _ in range(8):
-        model = KMeans(K, init=init, n_init=1, max_iter=10, random_state=seed)
-        labels = model.fit(X - B[rows.level], sample_weight=rows.a).labels_
+        labels = _kmeans_labels(X - B[rows.level], K, rows.a, seed, init=init, max_iter=10)
         at = labels * rows.n_levels + rows.level
         W = np.bincount(at, weights=rows.a, minlength=K * rows.n_levels)
         WZ = np.zeros((K * rows.n_levels, X.shape[1]))
@@ -160,6 +170,7 @@ def screen(problem: Problem, K: int, settings: Settings) -> list[Screened]:
             (_converge(problem, one.fit, settings) for one in _distinct(tried)[:KEPT]),
             key=lambda one: one.score,
         )
+        best[form] = rematch(problem, best[form], settings)
         emit("candidate", len(best), len(forms), status=" ".join(form), bic=best[form].score)
     for form in forms:  # solutions of one form can be better initializations of another
         others = [other for other in best.values() if other.choice != form]
@@ -210,6 +221,34 @@ def _with_selection(
     return _converge(problem, Fit(model, 0.0, [], 0, False), settings)
 
 
+def rematch(problem: Problem, best: Screened, settings: Settings) -> Screened:
+    """Match the groups of the levels anew: exchange two groups at one level.
+
+    Where levels share few groups, the matchings of their groups are local optima of nearly the
+    same likelihood, and the prior of the effects decides between them. An exchange is first judged
+    from the sums of the cells, without a pass over the rows.
+    """
+    rows, K, L = problem.sub, best.fit.model.K, problem.sub.n_levels
+    if best.choice.effects != "shift" or K < 2 or L < 2:
+        return best
+    moves = [(at, i, j) for at in range(L) for i in range(K) for j in range(i)]
+    for _ in range(MATCH_ROUNDS):
+        stats = _stats_of(rows, best.fit.model)
+        tried = []
+        for pick in problem.rng.permutation(len(moves))[:MATCH_MOVES]:
+            new, model = stats.swapped(*moves[pick]), best.fit.model.copy()
+            for _ in range(3):
+                model.m_step(new)
+            tried.append((model.complete_value(new), pick, new))
+        tried.sort(key=lambda one: one[:2], reverse=True)
+        found = [_short(problem, best.choice, K, new) for _, _, new in tried[:KEPT]]
+        new_best = _converge(problem, min(found, key=lambda one: one.score).fit, settings)
+        if new_best.score >= best.score - 1e-6 * abs(best.score):
+            return best
+        best = new_best
+    return best
+
+
 def split_and_merge(problem: Problem, best: Screened, settings: Settings) -> Screened:
     """Leave local optima: merge the two groups that overlap most and split another in two."""
     rows, K = problem.sub, best.fit.model.K
@@ -255,7 +294,7 @@ def _moves(problem: Problem, model: Mixture, labels: np.ndarray) -> list[np.ndar
         for k in [k for k in np.argsort(-spread) if k not in (i, j) and counts[k] >= 4][:3]:
             seed = problem.rng.randint(2**31 - 1)
             own = corrected[labels == k]
-            halves = KMeans(2, n_init=1, random_state=seed).fit_predict(own)
+            halves = _kmeans_labels(own, 2, None, seed)
             moved = np.where(labels == j, i, labels)
             moved[np.flatnonzero(labels == k)[halves == 1]] = j
             out.append(moved)
@@ -286,18 +325,15 @@ def _grown(problem: Problem, model: Mixture) -> Mixture:
     return model
 
 
-def choose_n_components(
-    problem: Problem, settings: Settings, largest: int
-) -> tuple[int, list[Screened], dict]:
-    """Number of groups with the lowest BIC; stops where two more groups did not lower it."""
-    scores: dict[int, float] = {}
-    best: tuple[int, list[Screened]] | None = None
+def screen_all(problem: Problem, settings: Settings, largest: int) -> list[Screened]:
+    """Solutions for 1, 2, ... groups, best first; stops where two more groups did not lower BIC."""
+    found: list[Screened] = []
+    best_K, best = 0, np.inf
     for K in range(1, largest + 1):
-        found = screen(problem, K, settings)
-        scores[K] = found[0].score
-        if best is None or scores[K] < scores[best[0]]:
-            best = (K, found)
-        elif K >= best[0] + 2:
+        found += screen(problem, K, settings)
+        score = min(one.score for one in found if one.fit.model.K == K)
+        if score < best:
+            best_K, best = K, score
+        elif K >= best_K + 2:
             break
-    assert best is not None
-    return best[0], best[1], scores
+    return sorted(found, key=lambda one: one.score)
