@@ -12,6 +12,8 @@ from ._families import BernoulliBlock, CategoricalBlock, GaussianBlock
 from ._rows import CHUNK, Rows, Stats
 
 MIN_SHARE = 1e-12
+# Iterations without a higher bound after which EM has converged.
+STALLED = 10
 
 
 class Choice(NamedTuple):
@@ -114,9 +116,8 @@ class Mixture:
         return marginal, marginal + sum(part[1] for part in parts)
 
 
-def e_step(rows: Rows, model: Mixture, power: float = 1.0) -> tuple[float, Stats]:
-    """Sum of log sum_k exp(x theta_k + kappa_k), and the sums of the cells. ``power`` < 1 flattens
-    the responsibilities (deterministic annealing)."""
+def e_step(rows: Rows, model: Mixture) -> tuple[float, Stats]:
+    """Sum of log sum_k exp(x theta_k + kappa_k), and the sums of the cells."""
     theta, kappa = model.natural(rows)
     stats, total = Stats(rows, model.K), 0.0
     for batch in batches(model.groups(rows)):
@@ -127,13 +128,11 @@ def e_step(rows: Rows, model: Mixture, power: float = 1.0) -> tuple[float, Stats
             own = r[first - start : last - start]
             np.matmul(rows.X[first:last], theta[p, level], out=own)
             own += kappa[p, level]
-        if power != 1.0:
-            r *= power
         top = r.max(1)
         r -= top[:, None]
         np.exp(r, out=r)
         mass = r.sum(1)
-        total += float(a @ (top + np.log(mass))) / power
+        total += float(a @ (top + np.log(mass)))
         r *= (a / mass)[:, None]
         for first, last, level, p in batch:
             own = r[first - start : last - start]
@@ -183,22 +182,19 @@ def run_em(
     max_iter: int,
     tol: float,
     learn_tau: bool = True,
-    powers: tuple[float, ...] = (),
     watch: Any = None,
     history: list | None = None,
 ) -> Fit:
     """EM from sums of the cells (or from the parameters of ``model`` where ``stats`` is None).
 
     ``history`` is that of an earlier run on the same rows which this one continues. Converged when
-    an iteration raises the bound by less than ``tol`` per row. At fixed tau the
-    bound never falls; an update of tau maximises the marginal likelihood given the effects.
+    an iteration changes the bound by less than ``tol`` per row, or when none of STALLED iterations
+    raised it by as much. At fixed tau the bound never falls; an update of tau maximises the
+    marginal likelihood given the effects, and columns that enter and leave can make it alternate.
     """
     if stats is not None:
         for _ in range(3):
             model.m_step(stats, learn_tau)
-    for power in powers:
-        for _ in range(3):
-            model.m_step(e_step(rows, model, power)[1], learn_tau)
     history = [] if history is None else history[:-1]
     scale = max(float(rows.a.sum()), 1e-300)
     marginal, converged, iteration = -np.inf, False, 0
@@ -208,7 +204,13 @@ def run_em(
         if watch is not None:
             watch(iteration, bound)
         history.append(bound)
-        if len(history) > 1 and abs(bound - history[-2]) < tol * scale:
+        still = len(history) > 1 and abs(bound - history[-2]) < tol * scale
+        stalled = (
+            tol > 0
+            and len(history) > STALLED
+            and (max(history[-STALLED:]) < max(history[:-STALLED]) + tol * scale)
+        )
+        if still or stalled:
             converged = True
             break
         if iteration < max_iter:
