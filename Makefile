@@ -15,7 +15,7 @@ endif
 .PHONY: help setup demo test soak lint format bench clean
 
 help:
-	@echo "make demo   one biased column and what seven methods make of it, on simulated data"
+	@echo "make demo   one biased column and what eight methods make of it, on simulated data"
 	@echo "make test   the test suite, in two processes"
 	@echo "make soak   tests that take minutes: faults of a cluster, large files"
 	@echo "make lint   ruff (format and rules) and mypy"

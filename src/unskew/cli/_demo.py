@@ -1,4 +1,4 @@
-"""unskew demo: seven methods on simulated data with one biased column."""
+"""unskew demo: eight methods on simulated data with one biased column."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXPLANATION = (
 
 
 def demo(run: Session) -> int:
-    """Compare seven methods on simulated data with one biased column.
+    """Compare eight methods on simulated data with one biased column.
 
     Patients of four kinds at four sites. Site and kind are associated in the sample and
     independent in the population; 40 columns depend on the kind, 36 on the site. Only the site is
@@ -41,7 +41,7 @@ def demo(run: Session) -> int:
     begin, results = time.monotonic(), []
     with run.outputs(record=False):
         for number in range(samples):
-            words = f"sample {number + 1} of {samples}: simulating, seven methods"
+            words = f"sample {number + 1} of {samples}: simulating, eight methods"
             with run.step("demo", words):
                 data = make_site_footprint(rows, rate=rate, random_state=seed + number)
                 found, model, frame = score_methods(data, seed + number)
@@ -95,7 +95,7 @@ def score_methods(data: Any, seed: int) -> tuple[dict[str, tuple], Any, Any]:
     """name -> SCORES; the model with its table."""
     from sklearn.cluster import KMeans
 
-    from .. import DCKM
+    from .. import DCKM, SelectionMixture
     from ..baselines import RegressOutKMeans
     from ..metrics import adjusted_rand_score
 
@@ -104,11 +104,14 @@ def score_methods(data: Any, seed: int) -> tuple[dict[str, tuple], Any, Any]:
 
     def add(name: str, fitted: Any, X: Any, X_population: Any, y: Any = data.y) -> None:
         learned: tuple[float | None, float | None] = (None, None)
+        new: dict[str, Any] = {}
         if isinstance(fitted, DCKM):
             left = fitted.imbalance_ / fitted.initial_imbalance_
             learned = (float(fitted.effective_sample_size_), float(left))
+        elif isinstance(fitted, SelectionMixture):
+            learned, new = (float(fitted.effective_sample_size_), None), {"shares": "population"}
         found[name] = (
-            float(adjusted_rand_score(data.y_population, fitted.predict(X_population))),
+            float(adjusted_rand_score(data.y_population, fitted.predict(X_population, **new))),
             float(adjusted_rand_score(y, fitted.predict(X))),
             *learned,
         )
@@ -131,6 +134,8 @@ def score_methods(data: Any, seed: int) -> tuple[dict[str, tuple], Any, Any]:
     both = DCKM(KINDS, suspects=["site"], adjust="both", random_state=seed).fit(frame)
     add("unskew, weights", model, frame, frame_population)
     add("unskew, weights and effects", both, frame, frame_population)
+    mixture = SelectionMixture(KINDS, suspects=["site"], random_state=seed).fit(frame)
+    add("unskew, selection mixture", mixture, frame, frame_population)
     X = data.X_unbiased[:, rest]
     add("k-means on unbiased data (upper bound)", plain.fit(X), X, population, data.y_unbiased)
     return found, model, frame
