@@ -528,7 +528,7 @@ def test_demo(home, unskew):
     code, out, err = unskew("demo", "--rows", "300", "--samples", "1", "--json")
     assert code == 0, err
     found = json.loads(out)
-    assert len(found["methods"]) == 7
+    assert len(found["methods"]) == 8
     assert found["outputs"] == {"report": "unskew-demo.html"}
     assert Path("unskew-demo.html").stat().st_size > 10_000
     code, _, err = unskew("demo", "--rate", "1")
