@@ -186,7 +186,38 @@ def test_spread_strength_zero_is_refused_with_suspects(rng):
         DecorrelationWeights(suspects=[3], spread_strength=0).fit(rng.normal(size=(20, 4)))
 
 
+def test_a_site_whose_rows_are_all_far_away_keeps_its_share(rng):
+    angle = rng.random(40) * 2 * np.pi
+    ring = 10 * np.c_[np.cos(angle), np.sin(angle)]
+    X = np.c_[np.r_[rng.normal(size=(360, 2)) / 2, ring], np.r_[np.zeros(360), np.ones(40)]]
+    model = DCKM(1, suspects=[2]).fit(X)
+    assert model.status_ == "converged"
+    assert model.combined_weights_[360:].sum() == pytest.approx(40, rel=1e-9)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 9, 10])
+def test_small_sites_keep_their_share_whatever_their_size(rows, rng):
+    X = np.c_[rng.normal(size=(300, 2)), np.arange(300) < rows]
+    X[:rows, :2] += 2
+    model = DecorrelationWeights(suspects=[2]).fit(X)
+    assert model.combined_weights_[:rows].sum() == pytest.approx(rows, rel=1e-9)
+    twice = DecorrelationWeights(suspects=[2]).fit(np.repeat(X, 2, axis=0))
+    np.testing.assert_allclose(model.weights_, twice.weights_[::2], atol=1e-4)
+
+
 # ------------------------------------------------------------------------------------ margins
+def test_restarts_screened_without_a_rare_value_reach_its_margin(few_screened, rng):
+    X = np.c_[rng.normal(size=(2000, 3)), rng.random(2000) < 0.4, np.arange(2000) < 3]
+    X[:, 0] += X[:, 3]
+    for seed in range(3):
+        model = DCKM(
+            2, suspects=[3], margins={4: {1.0: 0.002, 0.0: 0.998}}, n_init=2, random_state=seed
+        ).fit(X)  # fmt: skip
+        assert model.margin_distance_ < 1e-9
+    with pytest.raises(ValueError, match="margins have no meaning with adjust='effects'"):
+        DCKM(2, suspects=[3], margins={4: {1.0: 0.002}}, adjust="effects").fit(X)
+
+
 def survey(rng, n=600):
     table = pd.DataFrame(rng.normal(size=(n, 3)), columns=list("xyz"))
     table["site"] = rng.choice(["A", "B", "C"], n, p=[0.6, 0.3, 0.1])

@@ -514,3 +514,57 @@ def test_same_random_state_same_result(sites):
     )
     np.testing.assert_array_equal(one.weights_, other.weights_)
     assert one.bic_ == other.bic_
+
+
+def sites_table(rng, n=400):
+    site, group = rng.integers(0, 3, n), rng.integers(0, 2, n)
+    x = np.c_[3.0 * group + site, -2.0 * group + 0.5 * site] + 0.3 * rng.normal(size=(n, 2))
+    return pd.DataFrame(x, columns=["x", "y"]).assign(site=np.array(list("ABC"))[site])
+
+
+def test_transform_does_not_depend_on_the_order_of_the_columns(rng):
+    table = sites_table(rng)
+    model = SelectionMixture(2, suspects="site", effects="shift", random_state=0).fit(table)
+    expected = model.transform(table)
+    for order in (["site", "y", "x"], ["y", "x", "site"]):
+        pd.testing.assert_frame_equal(model.transform(table[order])[["x", "y", "site"]], expected)
+
+
+def test_a_share_of_zero_is_respected(rng):
+    table = sites_table(rng)
+    model = SelectionMixture(2, suspects="site", random_state=0).fit(table)
+    assert set(model.predict(table, shares=[0.0, 1.0])) == {1}
+    assert np.isfinite(model.score_samples(table)).all()
+
+
+def test_bic_of_the_fitted_rows_is_that_of_the_fit_with_flags(rng):
+    group, site = rng.choice(3, 500, p=[0.2, 0.3, 0.5]), rng.integers(0, 3, 500)
+    chance = rng.random((3, 8))[group] * 0.8 + 0.1 + 0.1 * (site[:, None] == 1)
+    X = np.c_[rng.random((500, 8)) < chance, np.eye(3)[site]].astype(float)
+    model = SelectionMixture(
+        3, suspects=[8, 9, 10], effects="shift", random_state=0
+    ).fit(X)  # fmt: skip
+    assert model.bic(X) == pytest.approx(model.bic_, abs=1e-6)
+
+
+def test_marginal_likelihood_with_missing_values_is_that_of_the_joint_gaussian(rng):
+    n, L = 120, 6
+    level = np.repeat(np.arange(L), n // L)
+    X = (
+        rng.normal(size=(n, 2)) @ np.array([[1.0, 0.6], [0.0, 0.8]])
+        + rng.normal(size=(L, 2))[level]
+    )
+    X[rng.random(n) < 0.6, 0] = np.nan
+    model = SelectionMixture(
+        1, suspects=[2], covariance="full", effects="shift", selection="common", random_state=0
+    ).fit(np.c_[X, level.astype(float)])  # fmt: skip
+    C, S, tau = model.means_[0], model.covariance_, model.tau_
+    exact = 0.0
+    for own in (level == at for at in range(L)):
+        known = ~np.isnan(X[own]).ravel()
+        m = int(own.sum())
+        K = np.kron(np.eye(m), S) + np.kron(np.ones((m, m)), np.diag(tau**2))
+        z = (X[own] - C).ravel()[known]
+        K = K[np.ix_(known, known)]
+        exact -= 0.5 * (z @ np.linalg.solve(K, z) + np.linalg.slogdet(2 * np.pi * K)[1])
+    assert model.marginal_log_likelihood_ == pytest.approx(exact, abs=0.05)

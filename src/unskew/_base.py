@@ -322,7 +322,11 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         balance, spread = (u if g is None else g for u, g in zip(usual, given))
         return float(balance), float(spread)
 
-    def _make_problem(self, design: Design, distance: Distance | None) -> FitProblem:
+    def _make_problem(
+        self, design: Design, distance: Distance | None, *, with_margins: bool = True
+    ) -> FitProblem:
+        """The problem of a design; restarts are screened ``with_margins=False``, because a
+        subsample may lack values whose shares are known."""
         rows, a = design.rows, design.a
         balance_strength, spread_strength = self._strengths()
         N = float(a.sum())
@@ -335,7 +339,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         B0 = 0.0 if balance is None else balance.value(a)
         left_out = []
         known = read_margins(
-            self.margins or {},
+            (self.margins or {}) if with_margins else {},
             design,
             self.encoder_,
             getattr(self, "feature_names_in_", None),

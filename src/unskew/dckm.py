@@ -51,7 +51,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     the weighted quantile bins of the other columns; pairs within one column are excluded. With
     ``suspects`` (nuisance (batch) columns through which the bias came in: site, scanner, channel),
     only the other columns given the suspects' values (or bins) enter, and the weighted shares of
-    these values are fixed at those of the sample; values of fewer than ten rows are pooled. Without
+    these values are fixed at those of the sample; values of less than 0.2 % are pooled. Without
     this constraint the optimum puts all weight on one site, which is trivially balanced.
 
     The weights minimise balance and inertia jointly; the inertia term down-weights rows far from
@@ -321,6 +321,11 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                     f"adjust={self.adjust!r} removes the effects of suspects, but suspects=None; "
                     "name the columns"
                 )
+            if self.margins is not None and self.adjust == "effects":
+                raise ValueError(
+                    "margins have no meaning with adjust='effects', which learns no weights; use "
+                    "adjust='both'"
+                )
             for name in ("column_scale", "row_scale"):
                 if getattr(self, name) is not None:
                     raise ValueError(
@@ -430,7 +435,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         starts = [partial(start_on, problem, seed) for seed in seeds[:-1]]
         few = self._screening_rows(design, seeds)
         if few is not None:
-            small = self._make_problem(few, few.distance).problem
+            small = self._make_problem(few, few.distance, with_margins=False).problem
             centres = _solver.screen(
                 [partial(start_on, small, seed) for seed in seeds[:-1]],
                 lambda start: _solver.alternate(small, start(), max_iter=self.max_iter, tol=1e-3),
@@ -460,7 +465,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         few = self._screening_rows(design, seeds)
         small = None
         if few is not None:
-            small = self._make_problem(few, replace(few.distance, effects=effects)).problem
+            own = replace(few.distance, effects=effects)
+            small = self._make_problem(few, own, with_margins=False).problem
 
         def init_on(problem: _solver.Problem, distance: Distance, seed: int) -> Clusters:
             generator = np.random.RandomState(seed)

@@ -26,8 +26,8 @@ class DecorrelationWeights(BaseDecorrelator):
     with B0 the value at m = 1, a = sample_weight and N = sum(a). With ``suspects`` (nuisance
     (batch) columns through which the bias came in: site, scanner, channel), only the other columns
     given the suspects' values (or bins) enter, and the weighted shares of these values are fixed at
-    those of the sample; values of fewer than ten rows are pooled. Without this constraint the
-    optimum puts all weight on one site, which is trivially balanced.
+    those of the sample; values of less than 0.2 % are pooled. Without this constraint the optimum
+    puts all weight on one site, which is trivially balanced.
 
     Parameters
     ----------

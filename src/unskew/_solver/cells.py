@@ -14,8 +14,10 @@ from scipy.optimize import linprog
 from .._balance import Treatments
 from .._rows import Rows
 
-# Values with fewer rows are pooled with the other rare values of their column.
-ROWS_PER_SHARE = 10
+# Values with a smaller share of the design weight are pooled with the other rare values of their
+# column. A share, not a number of rows: weight 2 is equivalent to the row twice, and the scale of
+# the weights does not matter.
+RARE_SHARE = 0.002
 
 
 class InfeasibleMargins(ValueError):
@@ -74,21 +76,14 @@ def tile_cells(treatments: Treatments, tile: Any) -> tuple[np.ndarray, np.ndarra
     return bits[first], inverse
 
 
-def pooling(T: np.ndarray, count: np.ndarray, source: np.ndarray) -> np.ndarray:
-    """q x q' matrix that pools rare values: T @ pooling are the indicators that are balanced.
-
-    A value of fewer than ROWS_PER_SHARE rows is pooled with the other rare values of its column; a
-    pool that is still rare, and an indicator of all but a few rows, is left out.
-    """
-    rows_with, n = count @ T, count.sum()
+def pooling(T: np.ndarray, totals: np.ndarray, source: np.ndarray) -> np.ndarray:
+    """q x q' matrix that pools rare values: T @ pooling are the indicators that are balanced."""
     columns: list[np.ndarray] = []
     unit = np.eye(T.shape[1])
-    rare = rows_with < ROWS_PER_SHARE
+    rare = totals @ T < RARE_SHARE * totals.sum()
     columns.extend(unit[j] for j in np.flatnonzero(~rare))
     columns.extend(unit[rare & (source == s)].sum(axis=0) for s in np.unique(source[rare]))
-    matrix = np.column_stack(columns) if columns else np.zeros((T.shape[1], 0))
-    kept = count @ (T @ matrix)
-    return matrix[:, (kept >= ROWS_PER_SHARE) & (n - kept >= ROWS_PER_SHARE)]
+    return np.column_stack(columns) if columns else np.zeros((T.shape[1], 0))
 
 
 class KnownMargin(NamedTuple):
@@ -104,7 +99,6 @@ def make_coding(
     treatments: Treatments,
     T: np.ndarray,
     totals: np.ndarray,
-    count: np.ndarray,
     source: np.ndarray,
     n_suspects: int,
     weight_sum: float,
@@ -113,8 +107,8 @@ def make_coding(
     """Coding of the cells and the target of the constraints.
 
     The shares of the suspects are fixed at those of the design weights, raked to the margins.
-    ``totals`` and ``count``: design weight and number of rows of each cell; the first
-    ``n_suspects`` treatments are those of suspects.
+    ``totals``: design weight of each cell; the first ``n_suspects`` treatments are those of
+    suspects.
     """
     whole = np.column_stack([np.ones(len(T)), T])
     totals = totals * (weight_sum / totals.sum())
@@ -122,7 +116,7 @@ def make_coding(
         totals = raked_totals(whole, totals, margins)
     pooled = np.zeros((T.shape[1], 0))
     if n_suspects:
-        own = pooling(T[:, :n_suspects], count, source[:n_suspects])
+        own = pooling(T[:, :n_suspects], totals, source[:n_suspects])
         pooled = np.vstack([own, np.zeros((T.shape[1] - n_suspects, own.shape[1]))])
     s = totals @ (T @ pooled)
     two_sided = (s > 1e-12 * weight_sum) & (weight_sum - s > 1e-12 * weight_sum)
@@ -185,12 +179,6 @@ def raked_totals(whole: np.ndarray, totals: np.ndarray, margins: list[KnownMargi
     target = np.append(totals.sum(), np.zeros(A.shape[1] - 1)) @ (basis / sizes)
     factor = rake(totals, A @ (basis / sizes), target)
     return totals if factor is None else totals * factor
-
-
-def cell_totals(cell: np.ndarray, a: np.ndarray, C: int) -> tuple[np.ndarray, np.ndarray]:
-    """Design weight and number of rows of positive weight of each cell."""
-    present = np.bincount(cell, weights=np.asarray(a > 0, dtype=float), minlength=C)
-    return np.bincount(cell, weights=a, minlength=C), present
 
 
 def rake(totals: np.ndarray, A: np.ndarray, target: np.ndarray) -> np.ndarray | None:

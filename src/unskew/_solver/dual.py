@@ -31,7 +31,7 @@ import scipy.sparse as sp
 from .._balance import LARGEST_MATRIX, Pairs, concat_treatments
 from .._kmeans import cluster_sums
 from .._rows import Rows
-from .cells import CellCoding, KnownMargin, cell_totals, cells_of, make_coding, rake
+from .cells import CellCoding, KnownMargin, cells_of, make_coding, rake
 
 # Newton steps of one solve, halvings of a step, iterations of conjugate gradients.
 MAX_NEWTON, MAX_HALVINGS, MAX_CG = 50, 30, 1000
@@ -267,9 +267,9 @@ class DualWeights:
         value = self._dual_value(Z, mu, sigma, sums)
         values, trace = [value], []
         for _ in range(max_steps):
-            factor, terms = self._primal_terms(sums, sigma)
+            factor, terms, feasible = self._primal_terms(sums, sigma)
             trace.append(terms)
-            if sum(terms) - value <= tol * abs(sum(terms)):
+            if feasible and sum(terms) - value <= tol * abs(sum(terms)):
                 break
             dZ, dmu = self._direction(Z, mu, sigma, sums, e)
             step = 1.0
@@ -284,7 +284,7 @@ class DualWeights:
                 break
             (Z, mu), sums, value = trial, new, new_value
             values.append(value)
-        factor, terms = self._primal_terms(sums, sigma)
+        factor, terms, feasible = self._primal_terms(sums, sigma)
         if len(trace) < len(values):
             trace.append(terms)
         inertia, balance, spread = terms
@@ -292,7 +292,7 @@ class DualWeights:
         squares = spread / sigma
         share = total**2 / (self.design_sum * squares) if squares > 0 else 0.0
         gap = max(0.0, sum(terms) - value)
-        converged = gap <= tol * abs(sum(terms))
+        converged = feasible and gap <= tol * abs(sum(terms))
         if self.min_ess is not None:  # the price of the part of the bound that is not used
             gap += (sigma - self.sigma) * max(
                 0.0, total**2 / (self.design_sum * self.min_ess) - squares
@@ -306,15 +306,18 @@ class DualWeights:
         quadratic = float((Z * Z).sum()) / (4.0 * self.beta) if self.beta else 0.0
         return -quadratic - float(mu @ self.target) - sigma * float(sums.squares.sum())
 
-    def _primal_terms(self, sums: WeightSums, sigma: float) -> tuple[np.ndarray, tuple]:
-        """Factors of the cells that give the exact totals, and the terms of the objective (inertia,
-        balance, spread) at these weights."""
+    def _primal_terms(self, sums: WeightSums, sigma: float) -> tuple[np.ndarray, tuple, bool]:
+        """Factors of the cells that give the exact totals, the terms of the objective (inertia,
+        balance, spread) at these weights, and whether there are such factors (not where a cell has
+        no active row yet: factors are then 1)."""
         factor = rake(sums.moments[:, -1], self.A, self.target)
+        feasible = factor is not None
         if factor is None:
-            return np.ones(len(self.T)), (np.inf, np.inf, np.inf)
+            factor = np.ones(len(self.T))
         D = self.G.T @ (factor[:, None] * sums.moments[:, :-1])
         inertia, squares = float(factor @ sums.inertia), float(factor**2 @ sums.squares)
-        return factor, (self.rho * inertia, self.beta * float((D * D).sum()), sigma * squares)
+        terms = self.rho * inertia, self.beta * float((D * D).sum()), sigma * squares
+        return factor, terms, feasible
 
     def _direction(self, Z, mu, sigma: float, sums: WeightSums, e: np.ndarray) -> tuple:
         """Solution of the Newton system by conjugate gradients."""
@@ -438,7 +441,7 @@ def make_dual(
     treatments = concat_treatments([pairs.treatments, *known])
     assert treatments is not None
     cell, T = cells_of(rows, treatments)
-    totals, count = cell_totals(cell, a, len(T))
+    totals = np.bincount(cell, weights=a, minlength=len(T))
     constraints, at = [], len(pairs.treatments)
     for each in margins:
         own = np.arange(at, at + len(each.treatments))
@@ -457,7 +460,7 @@ def make_dual(
         empty = (T[:, own] @ (each.wanted == 0)) > 0
         constraints.append(KnownMargin(str(each.name), coefficients, empty))
     coding, target = make_coding(
-        treatments, T, totals, count, source[treatments.column], len(pairs.treatments),
+        treatments, T, totals, source[treatments.column], len(pairs.treatments),
         rates["weight_sum"], constraints,
     )  # fmt: skip
     return DualWeights(rows, pairs, a, cell, T, coding, target, **rates)

@@ -221,6 +221,10 @@ def apply_columns(models: list[ColumnModel], values: list[ColumnValues]) -> Colu
         if value.codes is None:
             value = _as_category(value)
         place = {word: i for i, word in enumerate(model.words)}
+        if {"0", "1"} == set(place) and set(map(str, value.words)) <= {"False", "True"}:
+            place = {"False": place["0"], "True": place["1"]}
+        elif {"False", "True"} == set(place) and set(map(str, value.words)) <= {"0", "1"}:
+            place = {"0": place["False"], "1": place["True"]}
         codes = np.array([place.get(str(word), -1) for word in value.words] + [-1])[value.codes]
         if model.kind == "flag" and (codes >= 0).all():
             flags.append(codes.astype(float))

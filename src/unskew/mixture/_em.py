@@ -38,6 +38,7 @@ class Mixture:
         for number in range(len(rows.categories)):
             self.blocks.append(CategoricalBlock(rows, K, shift, number))
         self.shares = np.full((rows.n_levels, K), 1.0 / K)
+        self.min_share = MIN_SHARE
 
     def copy(self) -> Mixture:
         return copy.deepcopy(self)
@@ -52,7 +53,7 @@ class Mixture:
         """A copy with a further level, for unknown ones: the average effect. ``shares`` has one row
         more than there are levels."""
         new = copy.copy(self)
-        new.shares, new.blocks = shares, []
+        new.shares, new.blocks, new.min_share = shares, [], 0.0  # a share of 0 is meant
         weight = level_weight / level_weight.sum()
         for block in self.blocks:
             own = copy.copy(block)
@@ -75,7 +76,9 @@ class Mixture:
         """theta (P, L, q, K) and kappa (P, L, K) of the whole row, shares included."""
         P, (L, K) = len(rows.patterns), self.shares.shape
         theta = np.zeros((P, L, rows.X.shape[1], K))
-        kappa = np.broadcast_to(np.log(np.maximum(self.shares, MIN_SHARE)), (P, L, K)).copy()
+        with np.errstate(divide="ignore"):
+            log_shares = np.log(np.maximum(self.shares, self.min_share))
+        kappa = np.broadcast_to(log_shares, (P, L, K)).copy()
         at = 0
         for block in self.blocks:
             own, constant = block.natural(rows)

@@ -379,7 +379,8 @@ class SelectionMixture(
         stats = e_step(rows, model)[1]
         order = np.argsort(-stats.N.sum((0, 1)), kind="stable")
         model.reorder(order)
-        N = stats.N.sum(0)[:, order]
+        stats.N, stats.S = stats.N[:, :, order], stats.S[:, :, order]
+        N = stats.N.sum(0)
         K = model.K
         self._model, self.n_components_ = model, K
         self._level_weight = np.maximum(rows.level_weight, 0.0)

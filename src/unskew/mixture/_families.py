@@ -281,7 +281,11 @@ class GaussianBlock:
         if not self.shift or not used.any():
             return 0.0, prior
         squares = float((self.B[:, used] ** 2 / self.tau2[used]).sum())
-        if self.full:
+        if self.full and len(stats.rows.patterns) > 1:
+            root = np.sqrt(self.tau2[used])
+            scaled = self._information(stats)[:, used][:, :, used] * np.outer(root, root)
+            volume = np.linalg.slogdet(np.eye(root.size) + scaled)[1].sum()
+        elif self.full:
             _, _, ratio = self._basis()
             volume = np.log1p(stats.N.sum((0, 2))[:, None] * ratio).sum()
         else:
@@ -289,10 +293,20 @@ class GaussianBlock:
             volume = np.log1p(n * self.tau2 / self.variance).sum()
         return -0.5 * (squares + float(volume)), prior
 
+    def _information(self, stats: Any) -> np.ndarray:
+        """Information of the known values about the effects of each level, (L, g, g)."""
+        return np.einsum("pl,pij->lij", stats.N.sum(2), self.precisions(stats.rows)[0])
+
     def posterior_variance(self, stats: Any) -> np.ndarray:
         """Posterior variances of the effects, (L, g)."""
         if not self.full:
             return self._spread_of_posterior(self._counts(stats).sum(0))
+        if len(stats.rows.patterns) > 1:
+            used = np.flatnonzero(self.tau2 > 0)
+            precision = self._information(stats)[:, used][:, :, used] + np.diag(1 / self.tau2[used])
+            out = np.zeros((len(precision), self.n_columns))
+            out[:, used] = np.einsum("lii->li", np.linalg.inv(precision))
+            return out
         _, inverse, ratio = self._basis()
         with np.errstate(divide="ignore"):
             V = 1.0 / (stats.N.sum((0, 2))[:, None] + 1.0 / ratio)

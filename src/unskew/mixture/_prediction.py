@@ -110,7 +110,7 @@ class PredictionMixin:
             for column, j in where:
                 out[:, column.source] -= shift[:, j] * column.sd
             return out
-        names = frame.columns
+        names = self._names  # the columns of a table may come in another order
         changed = [
             nw.new_series(
                 names[column.source],
