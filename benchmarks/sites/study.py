@@ -103,7 +103,8 @@ def introduction(command: str, seeds: int, rows: Any) -> str:
             lacking.append(name)
     failed = rows.filter(pl.col("status") == "failed").height
     return (
-        f"{made_by(command)} {seeds} seed{'s' if seeds > 1 else ''}, {rows.height:,} runs, each stored in `sites.parquet`; "
+        f"{made_by(command)} {seeds} seed{'s' if seeds > 1 else ''}, {rows.height:,} runs, each "
+        "stored in `sites.parquet`; "
         f"{failed} failed. Versions: {', '.join(found)}."
         f"{' Not installed: ' + ', '.join(lacking) + '.' if lacking else ''}\n\n"
         "Real data as they are (rate 0) and under graded selection: each group has a home site, "
