@@ -659,6 +659,13 @@ def test_labels_that_do_not_fit_the_rows_are_refused(footprint, labels, message)
         compare(footprint.X, 4, labels={"other": labels})
 
 
+def test_missing_labels_of_pandas_are_missing(footprint):
+    pd = pytest.importorskip("pandas")
+    labels = pd.array([1, pd.NA] * 300, dtype="Int64")
+    with pytest.raises(ValueError, match="missing in 300 rows"):
+        compare(footprint.X, 4, labels={"other": labels})
+
+
 def test_combat_is_compared_where_combatlearn_is_installed(footprint):
     pytest.importorskip("combatlearn")
     how = {"suspects": footprint.suspects, "n_init": 2, "random_state": 0, "methods": ["kmeans"]}

@@ -254,7 +254,7 @@ def _check_labels(title: str, labels: Any, sample: Any) -> np.ndarray:
             f"labels {title!r} have shape {values.shape}, and X has {sample.n} rows; there should "
             "be one label for each"
         )
-    missing = np.array([value is None or bool(value != value) for value in values])
+    missing = np.array([_is_missing(value) for value in values], dtype=bool)
     if missing.any():
         raise ValueError(
             f"labels {title!r} are missing in {int(missing.sum())} rows, first in row "
@@ -262,6 +262,13 @@ def _check_labels(title: str, labels: Any, sample: Any) -> np.ndarray:
         )
     codes = np.unique([str(value) for value in values], return_inverse=True)[1]
     return codes if sample.chosen is None else codes[sample.chosen]
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)
+    except TypeError:  # pandas.NA has no truth value
+        return True
 
 
 def _why_no_batches(view: View, sample_weight: Any) -> str | None:
