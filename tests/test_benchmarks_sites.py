@@ -116,6 +116,14 @@ def test_a_failure_is_a_row(monkeypatch, data):
     assert found[0]["reason"] == "RuntimeError: no memory of it"
 
 
+def test_a_method_that_is_not_installed_is_not_applicable(monkeypatch, data):
+    changed = METHODS["k-means"]._replace(package="no_such_package")
+    monkeypatch.setitem(METHODS, "k-means", changed)
+    found = evaluate(*arguments(data), methods=["k-means"])[0]
+    assert found["status"] == "not applicable"
+    assert found["reason"] == "no_such_package is not installed"
+
+
 def test_one_true_group_has_no_ari(data):
     found = evaluate(data.X[:, :4], data.site, np.zeros(240), 3, methods=["suspects dropped"])[0]
     assert found["ari"] is None

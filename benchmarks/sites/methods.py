@@ -292,15 +292,13 @@ def mixture(rows: Rows, K: int, seed: int) -> np.ndarray:
     if table is None:
         table = pd.DataFrame(rows.X, columns=[f"x{i}" for i in range(rows.X.shape[1])])
     table = table.join(rows.suspects)
-    if len(rows.suspects.columns) > 1 or rows.numeric_suspects:
-        try:  # The reason is the estimator's own.
-            SelectionMixture(K, suspects=list(rows.suspects), max_iter=1, random_state=seed).fit(
-                table.iloc[rows.fit]
-            )
-        except ValueError as error:
-            raise NotApplicable(str(error)) from error
     model = SelectionMixture(K, suspects=list(rows.suspects), random_state=seed)
-    model.fit(table.iloc[rows.fit])
+    try:
+        model.fit(table.iloc[rows.fit])
+    except ValueError as error:
+        if len(rows.suspects.columns) > 1 or rows.numeric_suspects:
+            raise NotApplicable(str(error)) from error  # the reason is the estimator's own
+        raise
     labels = model.predict(table.iloc[rows.judge], shares="population")
     known = np.full(len(table), -1)
     known[rows.fit] = model.labels_

@@ -347,7 +347,9 @@ def draw(good: Any) -> Any:
             (handles[method],) = axis.plot(place, values, **look)
         axis.set_title(title, fontsize=10)
         axis.set_xticks(place, [f"{r:g}" for r in rates])
-        axis.set_ylim(-0.05, 1.03)
+        highest = cell["ari"].max()
+        # All panels have one of two scales.
+        axis.set_ylim(-0.05, 1.03 if highest is None or highest > 0.5 else 0.515)
         axis.grid(axis="y", color="0.92")
         axis.spines[["top", "right"]].set_visible(False)
     for row in range(height):
