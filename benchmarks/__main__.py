@@ -16,6 +16,7 @@ NAMES = {
     "effects": "named suspects: weights, effects and both, compared with baselines",
     "defaults": "results without labels: consensus, model selection, accuracy of the verdict",
     "mixture": "SelectionMixture compared with k-means, ComBat, Harmony and DCKM",
+    "sites": "real and simulated sites, compared with Harmony, ComBat, StepMix and mixtures",
     "tables": "NHANES as a table: two readers, baselines, known population shares",
     "speed": "time and memory relative to the machine's matrix product and scikit-learn",
 }
@@ -53,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return 2
     try:
-        from . import defaults, effects, mixture, paper, runner, selection, speed, tables
+        from . import defaults, effects, mixture, paper, runner, selection, sites, speed, tables
     except ModuleNotFoundError as error:
         print(
             f"benchmarks: {error.name} is not installed; pip install 'unskew[bench]'",
@@ -69,6 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         "effects": effects.effects,
         "defaults": defaults.defaults,
         "mixture": mixture.mixture,
+        "sites": sites.sites,
         "tables": tables.tables,
         "speed": speed.speed,
     }[options.name]

@@ -524,6 +524,69 @@ def test_compare(home, unskew):
     assert len(json.loads(out)["comparison"]["rows"]) >= 3
 
 
+COMPARE = ["compare", "data.csv", *FIT, "-s", "site", "--drop", "patient"]
+
+
+def test_compare_takes_labels_of_other_tools(home, unskew, frame):
+    Path("other").mkdir()
+    half = ["low" if x < 1 else "high" for x in frame["x0"]]
+    pl.DataFrame({"id": frame["patient"], "a:b": half, "group": [0, 1] * 80}).write_csv(
+        "other/tool.csv"
+    )
+    code, out, err = unskew(
+        *COMPARE, "--labels", "other/tool.csv:a:b", "--labels", "other/tool.csv:group", "--json",
+        "--report", "c.md",
+    )  # fmt: skip
+    assert code == 0, err
+    found = json.loads(out)
+    rows = {row["title"]: row for row in found["comparison"]["rows"]}
+    assert "tool.csv:a:b" in err
+    assert rows["tool.csv:group"]["sizes"] == [80, 80]
+    assert sorted(rows["tool.csv:a:b"]["sizes"]) == sorted([half.count("low"), half.count("high")])
+    assert [one["file"] for one in found["inputs"]][1:] == ["other/tool.csv"] * 2
+    assert "tool.csv:group" in Path("c.md").read_text()
+    # The record of the run repeats it, from another folder too.
+    recorded = tomllib.loads(Path("c.run.toml").read_text())
+    assert recorded["labels"] == ["other/tool.csv:a:b", "other/tool.csv:group"]
+    os.chdir("other")
+    code, out, err = unskew("compare", "--config", "../c.run.toml", "--json")
+    assert code == 0, err
+    assert json.loads(out)["comparison"]["rows"] == found["comparison"]["rows"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("tool.csv", "--labels 'tool.csv' should be FILE:COLUMN"),
+        ("nowhere.csv:group", "nowhere.csv"),
+        ("tool.csv:gruop", "--labels 'gruop' is not one of its 2 columns; nearest: 'group'"),
+        ("tool.csv:group", "tool.csv: has 3 rows but should have 160"),
+        ("gaps.csv:group", "gaps.csv: column 'group' (--labels), line 3: is missing"),
+    ],
+)
+def test_labels_that_cannot_be_used_are_one_line(home, unskew, given, message):
+    pl.DataFrame({"id": [1, 2, 3], "group": [0, 1, 1]}).write_csv("tool.csv")
+    pl.DataFrame({"id": range(160), "group": [0, None] * 80}).write_csv("gaps.csv")
+    code, _, err = unskew(*COMPARE, "--labels", given)
+    assert code == 2
+    assert message in one_line(err)
+
+
+def test_compare_also_combat(home, unskew, monkeypatch):
+    code, _, err = unskew(*COMPARE, "--also", "magic")
+    assert code == 2
+    assert "magic" in one_line(err)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "combatlearn", None)
+        code, _, err = unskew(*COMPARE, "--also", "combat")
+        assert code == 2
+        assert "pip install combatlearn" in one_line(err)
+    pytest.importorskip("combatlearn")
+    code, out, err = unskew(*COMPARE, "--also", "combat", "--json")
+    assert code == 0, err
+    assert "combat" in [row["method"] for row in json.loads(out)["comparison"]["rows"]]
+
+
 def test_demo(home, unskew):
     code, out, err = unskew("demo", "--rows", "300", "--samples", "1", "--json")
     assert code == 0, err

@@ -16,11 +16,13 @@ from scipy.io import savemat
 from unskew import datasets
 from unskew.datasets import (
     PAPER_NAMES,
+    SITE_NAMES,
     ChecksumError,
     get_data_home,
     load_nass_cds,
     load_nhanes,
     load_paper,
+    load_sites,
     load_surf,
 )
 
@@ -245,3 +247,71 @@ def test_real_crashes_are_less_deadly_when_weighted():
     assert bunch.frame.shape == (26217, 16)
     weighted = np.average(bunch.target, weights=bunch.sample_weight)
     assert bunch.target.mean() / weighted > 5
+
+
+# ------------------------------------------------------------------------------------- sites
+SITE_SHAPES = {
+    "penguins": ((342, 4), 3, 3),
+    "cell_lines": ((2370, 20), 3, 2),
+    "rna_mixtures": ((636, 500), 2, 7),
+    "three_platforms": ((1394, 889), 3, 3),
+    "vowels": ((990, 10), 15, 11),
+    "heart": ((920, 13), 4, 2),
+}
+
+
+@needs(*(datasets._FILES[f"sites/{name}"].path for name in SITE_NAMES))
+@pytest.mark.parametrize("name", SITE_NAMES)
+def test_site_data_have_their_documented_shape_sites_and_groups(name):
+    found = load_sites(name)
+    shape, n_sites, n_groups = SITE_SHAPES[name]
+    assert set(found) == KEYS
+    assert found.data.shape == shape
+    assert len(found.feature_names) == shape[1]
+    assert len(np.unique(found.suspect)) == n_sites
+    assert len(found.target_names) == n_groups == found.target.max() + 1
+    assert len(found.suspect) == len(found.target) == shape[0]
+    assert found.suspect_name not in found.feature_names
+    if name != "heart":
+        assert np.isfinite(found.data).all()
+
+
+@needs(datasets._FILES["sites/vowels"].path)
+def test_each_speaker_says_each_vowel_six_times():
+    found = load_sites("vowels")
+    _, counts = np.unique(np.c_[found.suspect, found.target], axis=0, return_counts=True)
+    assert (counts == 6).all()
+    assert counts.size == 15 * 11
+    assert set(load_sites("vowels", suspect="sex").suspect) == {"f", "m"}
+
+
+def test_heart_codes_become_categories_and_impossible_zeros_missing(monkeypatch, tmp_path):
+    pytest.importorskip("pandas")
+    content = (
+        b"age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,num,site,disease\n"
+        b"63,1.0,1.0,145.0,0.0,1.0,2.0,150.0,0.0,2.3,3.0,0.0,6.0,0,cleveland,0\n"
+        b"67,0.0,4.0,0.0,286.0,,2.0,108.0,1.0,1.5,,3.0,3.0,2,va,1\n"
+    )
+    register(monkeypatch, "sites/heart", content)
+    write(tmp_path / "sites" / "uci_heart_four_sites.csv", content)
+    found = load_sites("heart", data_home=tmp_path)
+    assert found.data["sex"].tolist() == ["male", "female"]
+    assert found.data["thal"].tolist() == ["fixed defect", "normal"]
+    missing = found.data.isna()
+    assert missing.loc[0, "chol"]
+    assert missing.loc[1, ["trestbps", "fbs", "slope"]].all()
+    assert missing.to_numpy().sum() == 4
+    assert found.suspect.tolist() == ["cleveland", "va"]
+    assert "num" not in found.data
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "iris"}, "name='iris' should be one of"),
+        ({"name": "penguins", "suspect": "sex"}, r"suspect='sex' should be one of \['island'\]"),
+    ],
+)
+def test_unknown_site_data_or_suspect_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        load_sites(**arguments)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import sys
 import warnings
 
 import numpy as np
@@ -604,6 +605,107 @@ def test_compare_says_why_a_method_has_no_row():
     own = compare(table, 3, sample_weight=a, n_init=1, random_state=0)
     assert dict(own.skipped).keys() == {METHODS[m] for m in ("dropped", "regressed", "pca", "both")}
     assert {row.method for row in own.rows} == {"kmeans", "two-step", "uncorrelated", "dckm"}
+
+
+def test_labels_of_another_tool_are_described_like_those_of_a_method(footprint):
+    how = {"suspects": footprint.suspects, "n_init": 2, "random_state": 0}
+    first = compare(footprint.X, 4, methods=["kmeans", "dropped"], **how)
+    from unskew.baselines import PlainKMeans
+
+    labels = PlainKMeans(4, n_init=2, random_state=0).fit(footprint.X).labels_
+    words = np.array(["first", "second", "third", "fourth"])[labels]
+    own = compare(
+        footprint.X, 4, methods=["kmeans", "dropped"],
+        labels={"numbers": labels, "words": words, "truth": footprint.y}, **how,
+    )  # fmt: skip
+    assert own.rows[:3] == first.rows
+    numbers, named, truth = own.rows[3:]
+    assert [row.title for row in own.rows[3:]] == ["numbers", "words", "truth"]
+    # Names of clusters have no influence.
+    assert numbers.explained_variance == pytest.approx(named.explained_variance)
+    values = [[a.value for a in row.associations] for row in (numbers, named)]
+    np.testing.assert_allclose(*values)
+    assert sorted(numbers.sizes) == sorted(named.sizes)
+    assert truth.effective_size == truth.imbalance_left == 1
+    assert truth.sizes == tuple(np.bincount(footprint.y))
+    assert own.summary == first.summary
+
+
+def test_labels_of_a_subsample_are_those_of_its_rows(monkeypatch, footprint):
+    from unskew._data import sampling
+
+    monkeypatch.setattr(sampling, "MAX_ROWS", 200)
+    monkeypatch.setattr(sampling, "MIN_ROWS", 200)
+    position = np.arange(600) // 300
+    own = compare(
+        np.c_[footprint.X, position], 2, methods=["kmeans"], n_init=1, random_state=0,
+        suspects=[footprint.X.shape[1]], labels={"halves": position},
+    )  # fmt: skip
+    halves = own.rows[-1]
+    assert sum(halves.sizes) == 200
+    assert halves.associations[0].value == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.zeros(599), r"labels 'other' have shape \(599,\), and X has 600 rows"),
+        (["a", None] * 300, "labels 'other' are missing in 300 rows, first in row 2"),
+        (np.r_[np.nan, np.zeros(599)], "labels 'other' are missing in 1 rows, first in row 1"),
+    ],
+)
+def test_labels_that_do_not_fit_the_rows_are_refused(footprint, labels, message):
+    with pytest.raises(ValueError, match=message):
+        compare(footprint.X, 4, labels={"other": labels})
+
+
+def test_missing_labels_of_pandas_are_missing(footprint):
+    pd = pytest.importorskip("pandas")
+    labels = pd.array([1, pd.NA] * 300, dtype="Int64")
+    with pytest.raises(ValueError, match="missing in 300 rows"):
+        compare(footprint.X, 4, labels={"other": labels})
+
+
+def test_combat_is_compared_where_combatlearn_is_installed(footprint):
+    pytest.importorskip("combatlearn")
+    how = {"suspects": footprint.suspects, "n_init": 2, "random_state": 0, "methods": ["kmeans"]}
+    own = compare(footprint.X, 4, also=["combat"], **how)
+    assert [row.method for row in own.rows] == ["kmeans", "dckm", "combat"]
+    by_name = {row.method: row for row in own.rows}
+    largest = {name: max(a.value for a in row.associations) for name, row in by_name.items()}
+    assert largest["combat"] < largest["kmeans"]
+    assert compare(footprint.X, 4, **how).rows == own.rows[:2]
+
+
+def test_combat_says_why_it_does_not_apply(footprint):
+    pytest.importorskip("combatlearn")
+    numbers = np.c_[footprint.X[:, :6], np.random.default_rng(0).normal(size=600)]
+    for X, more, reason in [
+        (footprint.X, {}, "no suspects are given"),
+        (numbers, {"suspects": [6]}, "it takes categories, and suspect 'column 6' is numeric"),
+        (
+            footprint.X,
+            {"suspects": footprint.suspects, "sample_weight": np.linspace(1, 2, 600)},
+            "it does not support the given design weights",
+        ),
+        (
+            np.c_[footprint.X[:, :6], np.r_[np.zeros(599), 1.0]],
+            {"suspects": [6]},
+            "a combination of values of the suspects has one row; it needs two in each",
+        ),
+    ]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            own = compare(X, 2, methods=["kmeans"], also="combat", n_init=1, random_state=0, **more)
+        assert dict(own.skipped)["ComBat (combatlearn), then k-means"] == reason
+
+
+def test_other_methods_are_known_and_installed(monkeypatch, footprint):
+    with pytest.raises(ValueError, match=r"also has 'magic', which should be one of \['combat'\]"):
+        compare(footprint.X, 4, also=["magic"])
+    monkeypatch.setitem(sys.modules, "combatlearn", None)
+    with pytest.raises(ImportError, match="'combat' needs combatlearn, which is not installed"):
+        compare(footprint.X, 4, also=["combat"])
 
 
 def test_compare_refuses_methods_it_does_not_know(footprint):

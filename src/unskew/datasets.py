@@ -33,15 +33,18 @@ from sklearn.utils import Bunch
 
 __all__ = [
     "PAPER_NAMES",
+    "SITE_NAMES",
     "ChecksumError",
     "get_data_home",
     "load_nass_cds",
     "load_nhanes",
     "load_paper",
+    "load_sites",
     "load_surf",
 ]
 
 PAPER_NAMES = ("amazon", "caltech", "dslr", "webcam", "OH1", "OH2", "OH3")
+SITE_NAMES = ("penguins", "cell_lines", "rna_mixtures", "three_platforms", "vowels", "heart")
 DOMAINS = ("amazon", "caltech", "dslr", "webcam")
 # Alphabetical order in both sources; the class sizes of the two codings agree.
 OFFICE_CLASSES = [
@@ -121,6 +124,109 @@ _FILES |= {
         _RAW + "vincentarelbundock/Rdatasets/1dcc2bf5f955cc1224a3e1307256e1fe86b68dae/"
         "csv/DAAG/nassCDS.csv",
     ),
+}
+# name -> file, SHA-256, source. No url: the public originals are in other formats (R data, counts)
+# or their numbers are formatted otherwise, so that no copy has these checksums.
+_FILES |= {
+    f"sites/{name}": _File(f"sites/{file}", (sha,), source, None)
+    for name, file, sha, source in (
+        (
+            "penguins",
+            "penguins.csv",
+            "f2d6493fc64ad958edbabd55eb0fc989af2c5a0458a2c79ccffe7985606feb60",
+            "palmerpenguins (Horst, Hill, Gorman 2020, github.com/allisonhorst/palmerpenguins), "
+            "CC0",
+        ),
+        (
+            "cell_lines",
+            "harmony_cell_lines.csv.gz",
+            "e0ea8ebf63eec359b541783d89dc8eb7f73bd47797252d3493b64afe748b127f",
+            "example data of the R package harmony (github.com/immunogenomics/harmony, GPL-3; "
+            "measurements 10x Genomics, CC BY 4.0), written as csv",
+        ),
+        (
+            "rna_mixtures",
+            "scmix_rnamix.csv.gz",
+            "c0dee98757a31b335271516020111e975ecf89861b7b7cb7e5f72e059befc0bf",
+            "RNA mixtures of Tian et al. 2019 (github.com/LuyiTian/sc_mixology), MIT; 500 genes, "
+            "log-normalised, written as csv",
+        ),
+        (
+            "three_platforms",
+            "scmix_3lines_3platforms.csv.gz",
+            "ca1f52c41db3cd12027d8fe5cdd4e01f57fc1ffd1332ce9ca99f2e320450c6bf",
+            "three cell lines of Tian et al. 2019 (github.com/LuyiTian/sc_mixology and "
+            "github.com/PYangLab/Cepo), MIT; 889 genes, log-normalised, written as csv",
+        ),
+        (
+            "vowels",
+            "uci_vowel_speakers.csv",
+            "ee7e29067a7f24a3727f2e5180f86cbe50761e0f6c4a8eaf8d99897892710fc8",
+            "UCI Machine Learning Repository 152 (Deterding), CC BY 4.0",
+        ),
+        (
+            "heart",
+            "uci_heart_four_sites.csv",
+            "e2f102f48643abf7d16e2d0ce0a0b2c2320f10b0b4eec5d528638eb204a7d3b2",
+            "UCI Machine Learning Repository 45 (Janosi, Steinbrunn, Pfisterer, Detrano), "
+            "CC BY 4.0",
+        ),
+    )
+}
+
+# name -> features (names, a prefix, or None for all other columns), suspects, target, description.
+_PENGUIN_COLUMNS = ("bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g")
+_SITES = {
+    "penguins": (
+        _PENGUIN_COLUMNS,
+        ("island",),
+        "species",
+        "Palmer penguins, four measurements in mm and g (two birds without measurements are left "
+        "out); one species is on all three islands, the two others on one each.",
+    ),
+    "cell_lines": (
+        "X",
+        ("dataset",),
+        "cell_type",
+        "Cells of two lines, 20 principal components of their expression; two data sets have one "
+        "line each, the third has both.",
+    ),
+    "rna_mixtures": (
+        None,
+        ("protocol",),
+        "mix",
+        "RNA of three cell lines in seven mixtures by design, log-expression, two protocols.",
+    ),
+    "three_platforms": (
+        None,
+        ("platform",),
+        "cell_line",
+        "Cells of three lines (known by genotype), log-expression, three platforms.",
+    ),
+    "vowels": (
+        "x",
+        ("speaker", "sex"),
+        "vowel",
+        "Eleven vowels by 15 speakers, ten log area ratios; exactly six rows per speaker and "
+        "vowel, so that any selection has known weights.",
+    ),
+    "heart": (
+        ("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak",
+         "slope", "ca", "thal"),
+        ("site",),
+        "disease",
+        "Heart disease in four hospitals, numbers and categories with missing values.",
+    ),
+}  # fmt: skip
+# Codes of the heart data, as documented at UCI. "no" and "yes" for 0 and 1.
+_HEART_CODES = {
+    "sex": {0: "female", 1: "male"},
+    "cp": {1: "typical angina", 2: "atypical angina", 3: "other pain", 4: "no pain"},
+    "fbs": {0: "no", 1: "yes"},
+    "restecg": {0: "normal", 1: "ST-T abnormal", 2: "hypertrophy"},
+    "exang": {0: "no", 1: "yes"},
+    "slope": {1: "up", 2: "flat", 3: "down"},
+    "thal": {3: "normal", 6: "fixed defect", 7: "reversible defect"},
 }
 
 
@@ -364,6 +470,71 @@ def load_nass_cds(*, data_home=None, download_if_missing=True):
         frame=frame,
         DESCR="Front-seat occupants in US police-reported car crashes 1997-2002 (NASS CDS), with "
         f"inverse sampling rates. Source: {_FILES['nassCDS'].source}.",
+        filename=str(path),
+    )
+
+
+def load_sites(name, *, suspect=None, data_home=None):
+    """Load one of six data sets whose rows come from several sites (batches), with known groups.
+
+    The site (island, batch, protocol, platform, speaker, hospital) affects the columns or is
+    associated with the groups, or both. See `unskew.simulate.select_by_site` for a selection of
+    any strength with known weights.
+
+    Parameters
+    ----------
+    name : {"penguins", "cell_lines", "rna_mixtures", "three_platforms", "vowels", "heart"}
+        342 x 4, 2370 x 20, 636 x 500, 1394 x 889, 990 x 10 and 920 x 13.
+    suspect : str, default=None
+        Name of the nuisance (batch) variable; None means the usual one: island, dataset, protocol,
+        platform, speaker, site. For the vowels "sex" is another.
+    data_home : str or Path, default=None
+        Directory of the files; see `get_data_home`. The files are in `sites/`. No public copy in
+        this form is known, so they have to be provided by the user.
+
+    Returns
+    -------
+    Bunch, see the module docstring. `data` is an array; for "heart" a DataFrame with numbers,
+    categories and missing values (a cholesterol or blood pressure of 0 is missing). The suspect is
+    not a column of it. `target` are the groups: species, cell line, mixture, vowel, disease.
+
+    Examples
+    --------
+    >>> from unskew.datasets import load_sites
+    >>> load_sites("penguins").data.shape  # doctest: +SKIP
+    (342, 4)
+    """
+    if name not in SITE_NAMES:
+        raise ValueError(f"name={name!r} should be one of {list(SITE_NAMES)}")
+    features, suspects, truth, about = _SITES[name]
+    if suspect is None:
+        suspect = suspects[0]
+    if suspect not in suspects:
+        raise ValueError(f"suspect={suspect!r} should be one of {list(suspects)} for {name!r}")
+    frame, path = _read_table(f"sites/{name}", data_home, False)
+    if features is None:
+        columns = [c for c in frame.columns if c not in (*suspects, truth)]
+    elif isinstance(features, str):
+        columns = [c for c in frame.columns if c.startswith(features)]
+    else:
+        columns = list(features)
+    if name == "heart":
+        data = frame[columns].replace({"chol": {0: np.nan}, "trestbps": {0: np.nan}})
+        for column, words in _HEART_CODES.items():
+            data[column] = data[column].map(words).astype("category")
+    else:
+        frame = frame.dropna(subset=columns).reset_index(drop=True)
+        data = frame[columns].to_numpy(np.float64)
+    target_names, target = np.unique(frame[truth].to_numpy().astype(str), return_inverse=True)
+    return _bunch(
+        data=data,
+        target=target.astype(np.intp),
+        feature_names=columns,
+        target_names=target_names.tolist(),
+        suspect=frame[suspect].to_numpy().astype(str),
+        suspect_name=suspect,
+        frame=frame,
+        DESCR=f"{about} Source: {_FILES[f'sites/{name}'].source}.",
         filename=str(path),
     )
 

@@ -21,8 +21,10 @@ from ._validation import is_integer
 
 __all__ = [
     "make_site_footprint",
+    "make_sites",
     "make_spurious_background",
     "make_tinted_digits",
+    "select_by_site",
     "select_with_bias",
 ]
 
@@ -151,6 +153,231 @@ def make_site_footprint(
         + [f"site_{s}" for s in range(n_sites)],
     )
     return bunch
+
+
+def make_sites(
+    n_samples=2000,
+    *,
+    n_clusters=4,
+    n_sites=4,
+    n_features=10,
+    rate=0.8,
+    n_shared=None,
+    selection=None,
+    separation=1.5,
+    shift=1.0,
+    spread=0.0,
+    interaction=0.0,
+    tails=None,
+    shares=None,
+    site_shares=None,
+    n_suspects=1,
+    numeric=False,
+    n_population=None,
+    random_state=None,
+):
+    """Gaussian groups at sites that shift and stretch the columns, with any pattern of selection.
+
+    The model, for a row of group k at site s:
+
+        x  =  C_k + B_s + D_ks + exp(T_s) e      C ~ separation * N(0, 1), B ~ shift * N(0, 1),
+                                                 D ~ interaction * N(0, 1), T ~ spread * N(0, 1),
+                                                 e ~ N(0, 1), or Student's t scaled to variance 1
+
+    for each column independently. C, B, D and T are drawn once per data set; they depend on
+    `random_state` and the sizes only, and not on the selection. In the population the group and the
+    site are independent, apart from pairs that do not exist; in the biased sample a row of the
+    population is observed with probability
+
+        selection[k, s]  =  1            at the home site of the group, s = k mod n_sites
+                            1 - rate     at other sites, for the first `n_shared` groups
+                            0            at other sites, for the other groups
+
+    Where it is 0, the group does not exist at the site, neither in the sample nor in the
+    population. The true weight of a row is 1 / selection[k, s], scaled to mean 1: it makes group
+    and site independent if all pairs exist.
+
+    Parameters
+    ----------
+    n_samples : int, default=2000
+        Rows of the biased sample and of the unbiased sample.
+    n_clusters : int, default=4
+        Number of groups; 1 means that there are none.
+    n_sites : int, default=4
+        Number of sites, at least 2.
+    n_features : int, default=10
+        Number of columns besides the suspects.
+    rate : float in [0, 1), default=0.8
+        Strength of the selection; 0 is none.
+    n_shared : int, default=None
+        Number of groups that are at all sites, through which the sites are joined; the others are
+        at their home only. None means all groups. With 0 no group is at two sites, and with
+        n_clusters = n_sites each site has one group only.
+    selection : array of shape (n_clusters, n_sites), default=None
+        Probabilities of selection instead of those of `rate` and `n_shared`, for example
+        [[1, 0, 1], [0, 1, 1]]: two sites with one group each, and one with both.
+    separation, shift, spread, interaction : float >= 0, default=1.5, 1.0, 0.0, 0.0
+        Standard deviation, over columns, of the means of the groups, of the effects of the sites on
+        the means, on the logarithm of the standard deviation, and of effects that are different
+        for each group.
+    tails : float > 2, default=None
+        Degrees of freedom of Student's t; None means Gaussian.
+    shares, site_shares : array of shape (n_clusters,), (n_sites,), default=None
+        Relative frequencies of groups and sites before selection; None means equal.
+    n_suspects : int, default=1
+        Number of nuisance variables, each with `n_sites` values and effects of its own. The home
+        of group k at variable j is digit j of k in base n_sites; probabilities of selection are
+        multiplied. `selection` and `n_shared` need n_suspects=1.
+    numeric : bool, default=False
+        The nuisance variables are numbers t ~ N(0, 1) with linear effects t * (B + D_k) on the
+        means and t * T on the logarithm of the standard deviation, instead of sites. A row of
+        group k is observed with probability 1 - rate + rate * exp(-2 (t - h_k)^2), with homes h_k
+        from -1.5 to 1.5. `selection`, `n_shared` and `site_shares` do not apply.
+    n_population : int, default=None
+        Rows of the population; None means `n_samples`.
+    random_state : int, numpy Generator, RandomState or None
+        Source of the random numbers.
+
+    Returns
+    -------
+    Bunch with
+        X, y, site : the biased sample (features, then the suspects: one-hot sites, or numbers), its
+            groups, and its sites: integer codes or numbers, of shape (n,), or (n, n_suspects)
+        weights : true inverse-selection weights of the biased sample, mean 1
+        X_unbiased, y_unbiased, site_unbiased : a sample of the population of the same size
+        X_population, y_population, site_population : the population
+        core, suspects : column indices; suspects are nuisance (batch) columns through which the
+            bias came in, here the columns of the sites
+        feature_names, params
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unskew.simulate import make_sites
+    >>> data = make_sites(4000, rate=0.8, random_state=0)
+    >>> data.X.shape, data.feature_names[-1]
+    ((4000, 14), 'site_3')
+    >>> at_home = data.site == data.y
+    >>> round(float(at_home.mean()), 2), round(float(np.average(at_home, weights=data.weights)), 2)
+    (0.63, 0.25)
+    >>> pure = make_sites(500, n_shared=0, random_state=0)
+    >>> bool((pure.site == pure.y).all())
+    True
+    """
+    n_population = n_samples if n_population is None else n_population
+    _check_counts(1, n_samples=n_samples, n_population=n_population, n_features=n_features)
+    _check_counts(1, n_clusters=n_clusters, n_suspects=n_suspects)
+    _check_counts(2, n_sites=n_sites)
+    _check_rates(rate=rate, on=1.0, off=0.0)
+    sizes = {
+        "separation": separation, "shift": shift, "spread": spread, "interaction": interaction
+    }  # fmt: skip
+    for name, value in sizes.items():
+        if not isinstance(value, Real) or not value >= 0 or not np.isfinite(value):
+            raise ValueError(f"{name}={value!r} should be a finite number >= 0")
+    if tails is not None and (not isinstance(tails, Real) or not tails > 2):
+        raise ValueError(f"tails={tails!r} should be > 2, for a finite variance, or None")
+    given = {"selection": selection, "n_shared": n_shared}
+    for name, value in given.items():
+        if value is not None and (n_suspects > 1 or numeric):
+            why = f"n_suspects={n_suspects}" if n_suspects > 1 else "numeric=True"
+            raise ValueError(f"{name}={value!r} should be None with {why}")
+    if numeric and site_shares is not None:
+        raise ValueError(f"site_shares={site_shares!r} should be None with numeric=True")
+    if selection is None:
+        chance = _home_selection(n_clusters, n_sites, rate, n_shared)
+    elif n_shared is not None:
+        raise ValueError(f"n_shared={n_shared!r} should be None with a given selection")
+    else:
+        chance = _check_selection(selection, n_clusters, n_sites)
+    p_group = _check_shares("shares", shares, n_clusters)
+    p_site = _check_shares("site_shares", site_shares, n_sites)
+    params = {
+        "n_samples": n_samples, "n_clusters": n_clusters, "n_sites": n_sites,
+        "n_features": n_features, "rate": rate, "n_shared": n_shared, "selection": selection,
+        **sizes, "tails": tails, "shares": shares, "site_shares": site_shares,
+        "n_suspects": n_suspects, "numeric": numeric, "n_population": n_population,
+        "random_state": random_state,
+    }  # fmt: skip
+
+    streams = _generator(random_state).integers(2**63, size=4)
+    rng = np.random.default_rng(streams[3])
+    n_levels = 1 if numeric else n_sites
+    C = separation * rng.normal(size=(n_clusters, n_features))
+    B = shift * rng.normal(size=(n_suspects, n_levels, n_features))
+    D = interaction * rng.normal(size=(n_suspects, n_clusters, n_levels, n_features))
+    T = spread * rng.normal(size=(n_suspects, n_levels, n_features))
+    homes = np.linspace(-1.5, 1.5, n_clusters) if n_clusters > 1 else np.zeros(1)
+
+    def probability(y, values):
+        """Probability of selection of rows of the population; 0 where they do not exist."""
+        found = np.ones(y.size)
+        for j, value in enumerate(values.T):
+            if numeric:
+                found *= 1 - rate + rate * np.exp(-2 * (value - np.roll(homes, j)[y]) ** 2)
+            elif n_suspects == 1:
+                found *= chance[y, value]
+            else:
+                found *= np.where(value == y // n_sites**j % n_sites, 1.0, 1 - rate)
+        return found
+
+    def draw(n, biased, stream):
+        rng = np.random.default_rng(stream)
+        y, values, probabilities = [], [], []
+        missing = n
+        while missing > 0:
+            size = 2 * n + 100
+            y_new = rng.choice(n_clusters, size=size, p=p_group)
+            if numeric:
+                new = rng.normal(size=(size, n_suspects))
+            else:
+                new = rng.choice(n_sites, size=(size, n_suspects), p=p_site)
+            p = probability(y_new, new)
+            keep = np.flatnonzero(rng.random(size) < (p if biased else p > 0))[:missing]
+            y.append(y_new[keep])
+            values.append(new[keep])
+            probabilities.append(p[keep])
+            missing -= keep.size
+        y, values = np.concatenate(y), np.concatenate(values)
+        mean, log_sd = C[y], np.zeros((n, n_features))
+        for j, value in enumerate(values.T):
+            if numeric:
+                mean = mean + value[:, None] * (B[j, 0] + D[j, y, 0])
+                log_sd = log_sd + value[:, None] * T[j, 0]
+            else:
+                mean = mean + B[j, value] + D[j, y, value]
+                log_sd = log_sd + T[j, value]
+        if tails is None:
+            noise = rng.normal(size=mean.shape)
+        else:
+            noise = rng.standard_t(tails, size=mean.shape) * np.sqrt((tails - 2) / tails)
+        columns = [mean + np.exp(log_sd) * noise]
+        for value in values.T:
+            columns.append(value[:, None] if numeric else value[:, None] == np.arange(n_sites))
+        site = values[:, 0] if n_suspects == 1 else values
+        return np.hstack(columns).astype(np.float64), y, site, np.concatenate(probabilities)
+
+    X, y, site, p = draw(n_samples, True, streams[0])
+    X_unbiased, y_unbiased, site_unbiased, _ = draw(n_samples, False, streams[1])
+    X_population, y_population, site_population, _ = draw(n_population, False, streams[2])
+    prefixes = ["site" if n_suspects == 1 else f"site{j}" for j in range(n_suspects)]
+    names = [f"{p}_{s}" for p in prefixes for s in range(n_sites)]
+    return Bunch(
+        X=X,
+        y=y,
+        site=site,
+        weights=(1 / p) / (1 / p).mean(),
+        X_unbiased=X_unbiased,
+        y_unbiased=y_unbiased,
+        site_unbiased=site_unbiased,
+        X_population=X_population,
+        y_population=y_population,
+        site_population=site_population,
+        core=np.arange(n_features),
+        suspects=np.arange(n_features, X.shape[1]),
+        feature_names=[f"x_{i}" for i in range(n_features)] + (prefixes if numeric else names),
+        params=params,
+    )
 
 
 def make_spurious_background(
@@ -412,6 +639,81 @@ def select_with_bias(X, y, attribute, strength, *, n_samples=None, random_state=
     )
 
 
+def select_by_site(X, y, site, rate, *, random_state=None):
+    """Draw a sample in which each group of a labelled data set is mainly observed at its home site.
+
+    The L values of `site` and the groups of `y`, each in sorted order, are numbered from 0. The
+    home of group k is site k mod L, or the next site (cyclically) at which the group occurs. A row
+    is selected with probability
+
+        pi_i = 1            if it is at the home of its group
+        pi_i = 1 - rate     otherwise
+
+    so that groups that occur at one site only are complete at any rate. The number of selected rows
+    of each site differs from its expectation by less than 1 (systematic sampling by site).
+
+    Parameters
+    ----------
+    X : array, sparse matrix or data frame of shape (n, d)
+        The data.
+    y, site : array of shape (n,)
+        Groups, and sites (batches).
+    rate : float in [0, 1)
+        Strength of the selection; 0 selects all rows.
+    random_state : int, numpy Generator, RandomState or None
+        Source of the random numbers.
+
+    Returns
+    -------
+    Bunch with
+        indices : the selected rows of the input, ascending
+        X, y, site : these rows
+        weights : true inverse-selection weights of these rows, mean 1
+        selection_probability : pi for every row of the input, shape (n,)
+        home : dict, home site of each group
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unskew.simulate import select_by_site
+    >>> y, site = np.arange(1200) % 3, np.repeat(["a", "b", "c"], 400)
+    >>> sample = select_by_site(np.eye(3)[y], y, site, 0.8, random_state=0)
+    >>> sample.home
+    {0: 'a', 1: 'b', 2: 'c'}
+    >>> sample.X.shape, round(float(np.mean(sample.site[sample.y == 1] == "b")), 1)
+    ((562, 3), 0.7)
+    """
+    if not isinstance(rate, Real) or not 0 <= rate < 1:
+        raise ValueError(f"rate={rate!r} should be a number in [0, 1)")
+    rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    groups, y_codes = _numbered(y, "y", rows)
+    sites, site_codes = _numbered(site, "site", rows)
+    L = len(sites)
+    counts = np.zeros((len(groups), L), dtype=int)
+    np.add.at(counts, (y_codes, site_codes), 1)
+    homes = np.array(
+        [next(s for s in (np.arange(L) + k) % L if counts[k, s]) for k in range(len(groups))]
+    )
+    probability = np.where(site_codes == homes[y_codes], 1.0, 1.0 - rate)
+    # Systematic sampling along the rows sorted by site: a site cannot lose all of its rows by
+    # chance.
+    rng = _generator(random_state)
+    order, tick = rng.permutation(rows), rng.random()
+    order = order[np.argsort(site_codes[order], kind="stable")]
+    ticks = np.floor(np.cumsum(probability[order]) * (1 + 1e-12) + tick)
+    indices = np.sort(order[np.diff(ticks, prepend=0.0) > 0])
+    weights = 1 / probability[indices]
+    return Bunch(
+        indices=indices,
+        X=_take(X, indices),
+        y=_take(y, indices),
+        site=_take(site, indices),
+        weights=weights / weights.mean(),
+        selection_probability=probability,
+        home={group: sites[home].item() for group, home in zip(groups.tolist(), homes)},
+    )
+
+
 def _draw_three(params, n_sites, columns, random_state):
     """Biased sample, unbiased sample and population of one model, each from its own stream."""
     n_clusters, rate = params["n_clusters"], params["rate"]
@@ -443,6 +745,38 @@ def _draw_three(params, n_sites, columns, random_state):
         site_population=site_population,
         params=params,
     )
+
+
+def _home_selection(n_clusters, n_sites, rate, n_shared):
+    """Probability of selection of each group at each site; see `make_sites`."""
+    n_shared = n_clusters if n_shared is None else n_shared
+    _check_counts(0, n_shared=n_shared)
+    if n_shared > n_clusters:
+        raise ValueError(f"n_shared={n_shared} should be <= n_clusters={n_clusters}")
+    group = np.arange(n_clusters)[:, None]
+    elsewhere = np.where(group < n_shared, 1.0 - rate, 0.0)
+    return np.where(group % n_sites == np.arange(n_sites), 1.0, elsewhere)
+
+
+def _check_selection(selection, n_clusters, n_sites):
+    chance = np.asarray(selection, dtype=np.float64)
+    if chance.shape != (n_clusters, n_sites):
+        raise ValueError(
+            f"selection has shape {chance.shape} but should have (n_clusters, n_sites) = "
+            f"{(n_clusters, n_sites)}"
+        )
+    if not ((chance >= 0) & (chance <= 1)).all() or not chance.any():
+        raise ValueError("selection should have probabilities in [0, 1], at least one positive")
+    return chance
+
+
+def _check_shares(name, shares, size):
+    if shares is None:
+        return np.full(size, 1 / size)
+    found = np.asarray(shares, dtype=np.float64)
+    if found.shape != (size,) or not np.isfinite(found).all() or not (found > 0).all():
+        raise ValueError(f"{name}={shares!r} should be {size} positive numbers")
+    return found / found.sum()
 
 
 def _share_out(n_columns, n_owners):

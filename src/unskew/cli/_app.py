@@ -104,9 +104,10 @@ add(
 )
 add(
     _commands.compare,
-    [opt.DATA, *opt.CLUSTERS, *opt.SUSPECTS, *opt.COLUMNS, *opt.REPORT]
+    [opt.DATA, *opt.CLUSTERS, *opt.SUSPECTS, *opt.COLUMNS, *opt.REPORT, *opt.OTHER_TOOLS]
     + [*opt.WEIGHTING, *opt.CLUSTERING, *opt.ENCODING, *opt.SEED, *opt.READING],
     "unskew compare data.csv -k 5 --suspect site --report compare.html",
+    "unskew compare data.csv -k 5 -s site --labels harmony.csv:cluster --also combat",
 )
 
 

@@ -214,18 +214,22 @@ def audit(run: Session) -> int:
 def compare(run: Session) -> int:
     """Compare DCKM with baselines on the same table.
 
-    Baselines: k-means, k-means with suspects dropped or regressed out, two-step methods.
+    Baselines: k-means, k-means with suspects dropped or regressed out, two-step methods, and
+    clusters of any other tool (--labels).
     """
     from .. import DCKM, diagnostics
 
     with run.outputs():
         study = make_study(run.read_data(), run.options)
+        labels = run.read_labels(len(study))
         model = make_estimator(DCKM, study, _resolve_adjust(run, study))
         with run.step(study.table.name, "fitting each method", progress=True):
             found = diagnostics.compare(
                 study.X,
                 sample_weight=study.sample_weight,
                 feature_names=study.feature_names,
+                also=run.options["also"] or (),
+                labels=labels,
                 **model.get_params(deep=False),
             )
         run.write_report(found)

@@ -17,7 +17,7 @@ import typer
 from .._io import FileError, why
 
 # Options whose paths are relative to the folder of the file.
-PATHS = ("data", "report", "labels", "weights", "model", "checkpoint", "cache")
+PATHS = ("data", "report", "labels", "other_labels", "weights", "model", "checkpoint", "cache")
 MAX_BYTES = 2**20
 RECORD = "record"  # the table of a run file that describes the run; not an option
 # Options that do not affect the result.
@@ -69,7 +69,11 @@ def use_config(context: typer.Context, path: str | None) -> str | None:
         else:
             value = _plain(value, where)
         if parameter.name in PATHS and value != "-":
-            value = os.path.join(os.path.dirname(path), str(value))
+            folder = os.path.dirname(path)
+            if isinstance(value, list):
+                value = [os.path.join(folder, str(one)) for one in value]
+            else:
+                value = os.path.join(folder, str(value))
         values[parameter.name] = value
     context.default_map = {**(context.default_map or {}), **values}
     context.meta["unskew.record"] = record
@@ -122,7 +126,9 @@ def options_as_toml(values: dict[str, Any], folder: Path) -> str:
         if value is None or value is False:
             lines.append(f"# {key} is not set")
             continue
-        if key in PATHS and value != "-":
+        if key in PATHS and isinstance(value, list):
+            value = [Path(os.path.relpath(one, folder)).as_posix() for one in value]
+        elif key in PATHS and value != "-":
             value = Path(os.path.relpath(value, folder)).as_posix()
         lines.append(_line(key, value))
     return "\n".join(lines)

@@ -221,6 +221,21 @@ CHECKS = group(
         "Exit code 1 if the verdict is this or worse: harmed or no-effect.",
     ),
 )
+OTHER_TOOLS = group(
+    "Method",
+    other_labels=names(
+        "Clusters that another tool found: a column of a table with the rows of DATA in the same "
+        "order. Repeatable.",
+        "--labels",
+        metavar="FILE:COLUMN",
+    ),
+    also=word(
+        Literal["combat"] | None,
+        None,
+        "Method of another package, if it is installed: combat (combatlearn), with the suspects "
+        "as batches.",
+    ),
+)
 CHECKPOINT = group(
     "Run",
     checkpoint=path(

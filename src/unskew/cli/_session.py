@@ -19,6 +19,7 @@ from .._io import (
     Outputs,
     is_special,
     need,
+    read_table,
     same_file,
     stem_of,
     table_bytes,
@@ -27,7 +28,7 @@ from .._io import (
 from . import _config
 from ._block_table import Table
 from ._console import Terminal, in_flags
-from ._inputs import read
+from ._inputs import one, read
 
 # Options that name output files.
 OUTPUTS = ("model", "checkpoint", "report", "labels", "weights")
@@ -108,6 +109,35 @@ class Session:
         for note in (*table.notes, *_config.changed_inputs(self._record, table)):
             self.terminal.warn(note)
         return table
+
+    def read_labels(self, n: int) -> dict[str, Any]:
+        """FILE:COLUMN -> labels of the n rows of the data, for each --labels of compare."""
+        found: dict[str, Any] = {}
+        for text in self.options["other_labels"] or ():
+            path, column = _file_and_column(text)
+            table = read_table(path, missing=tuple(self.options["missing"] or ()))
+            self.tables.append(table)
+            for note in (*table.notes, *_config.changed_inputs(self._record, table)):
+                self.terminal.warn(note)
+            one(table, column, "--labels")
+            if len(table) != n:
+                raise FileError(
+                    f"{table.name}: has {len(table):,} rows but should have {n:,}, those of the "
+                    "data in the same order (--labels)"
+                )
+            values = table.column(column)
+            values = values.to_list() if table.is_frame else values.tolist()
+            gap = next((i for i, v in enumerate(values) if v is None or v != v), None)
+            if gap is not None:
+                raise FileError(
+                    f"{table.name}: column {column!r} (--labels), {table.place(gap)}: is missing; "
+                    "each row should have a label"
+                )
+            title = f"{os.path.basename(path)}:{column}"
+            if title in found:
+                raise FileError(f"--labels {title} is given twice")
+            found[title] = values
+        return found
 
     @contextlib.contextmanager
     def step(self, name: str, words: str, *, progress: bool = False) -> Iterator[None]:
@@ -211,6 +241,16 @@ class Session:
                 "warnings": self.terminal.warnings,
             }
         )
+
+
+def _file_and_column(text: str) -> tuple[str, str]:
+    """FILE:COLUMN at the last colon that follows the name of a file; both may contain colons."""
+    parts = text.split(":")
+    splits = [(":".join(parts[:i]), ":".join(parts[i:])) for i in range(len(parts) - 1, 0, -1)]
+    whole = [(path, column) for path, column in splits if path and column]
+    if not whole:
+        raise FileError(f"--labels {text!r} should be FILE:COLUMN, for example other.csv:cluster")
+    return next((split for split in whole if os.path.exists(split[0])), whole[0])
 
 
 def _run_file(outputs: dict[str, str]) -> Path | None:

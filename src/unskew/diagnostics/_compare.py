@@ -1,7 +1,9 @@
-"""compare: DCKM and baselines, such as k-means without the suspects, on the same table."""
+"""compare: DCKM, baselines such as k-means without the suspects, and the labels of other tools, on
+the same table."""
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from typing import Any
 
@@ -11,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._data.sampling import sample_rows
 from .._progress import emit, nested_progress
-from ..baselines import DecorrelatedKMeans, DropKMeans, PCAKMeans
+from ..baselines import DecorrelatedKMeans, DropKMeans, PCAKMeans, PlainKMeans
 from ..dckm import DCKM
 from ..metrics import effective_sample_size, silhouette_score
 from . import _measure
@@ -25,7 +27,7 @@ from ._diagnose import (
     inspect_fit,
 )
 from ._results import Comparison, MethodRow
-from ._view import View, call_of, check_names, settings_of
+from ._view import View, call_of, check_names, settings_of, values_of_source
 
 # The silhouette is computed on a subsample of at most this many rows.
 MAX_IN_SILHOUETTE = 2000
@@ -41,8 +43,11 @@ METHODS = {
     "dckm": "unskew (DCKM)",
     "both": "unskew, weights and effects of suspects",
 }
+# Methods of other packages: name -> (title, package). Fitted only if they are asked for.
+OTHER_METHODS = {"combat": ("ComBat (combatlearn), then k-means", "combatlearn")}
 # Baselines that the verdict uses.
 BASELINES = ("kmeans", "dropped", "regressed")
+TITLES = METHODS | {name: title for name, (title, _) in OTHER_METHODS.items()}
 
 
 def compare(
@@ -54,6 +59,8 @@ def compare(
     encoder: Any = None,
     random_state: Any = None,
     methods: Any = None,
+    also: Any = (),
+    labels: Any = None,
     feature_names: Any = None,
     **dckm_parameters: Any,
 ) -> Comparison:
@@ -74,6 +81,12 @@ def compare(
         scanner, channel. Without suspects nothing can be dropped or regressed out.
     methods : list of names or None
         Keys of METHODS; None means all that apply. DCKM is always included.
+    also : list of names
+        Methods of other packages, which have to be installed: "combat", ComBat of combatlearn with
+        the suspects as batches (combinations of their values), followed by k-means.
+    labels : dict or None
+        Title -> labels (n,), of any type, of each row of X: clusters that another tool found. They
+        are described like those of the methods, without weights.
     feature_names : list or None
         Names for the columns of an array; None: column 0, column 1, ...
     **dckm_parameters
@@ -92,32 +105,42 @@ def compare(
     ...                 methods=["dropped", "dckm"])
     >>> [row.method for row in found.rows]
     ['dropped', 'dckm']
+    >>> found = compare(data.X, 4, suspects=data.suspects, random_state=0, n_init=2,
+    ...                 methods=["kmeans"], labels={"the truth": data.y})
+    >>> [row.title for row in found.rows][-1], found.rows[-1].sizes
+    ('the truth', (147, 123, 110, 120))
     """
     wanted = list(METHODS) if methods is None else list(methods)
     unknown = [name for name in wanted if name not in METHODS]
     if unknown:
         raise ValueError(f"methods has {unknown[0]!r}, which should be one of {list(METHODS)}")
+    others = _check_also(also)
     seed = random_state if isinstance(random_state, (int, np.integer)) else 0
     sample = sample_rows(X, sample_weight, seed)
+    given = {title: _check_labels(title, own, sample) for title, own in (labels or {}).items()}
     X, sample_weight = sample.X, None if sample_weight is None else sample.a
     names = check_names(feature_names, X)
     model = DCKM(
         n_clusters, suspects=suspects, encoder=encoder, random_state=random_state, **dckm_parameters
     )
-    emit("method", 0, len(wanted))
+    n_methods = len(wanted) + len(others)
+    emit("method", 0, n_methods)
     with nested_progress():
         model.fit(X, sample_weight=sample_weight)
-    emit("method", 1, len(wanted), status=METHODS["dckm"])
+    emit("method", 1, n_methods, status=METHODS["dckm"])
     if names is not None:
         model.feature_names_in_ = names
     inspection = inspect_fit(model, X, sample_weight)
     view = inspection.view
-    fitted, skipped = _fit_all(model, view, X, sample_weight, wanted)
+    fitted, skipped = _fit_all(model, view, X, sample_weight, wanted + others)
     reference = fitted["kmeans"][0] if "kmeans" in fitted else None
     rows = tuple(
-        _describe(view, method, reference, *fitted[method])
-        for method in METHODS
+        _describe(view, method, TITLES[method], reference, *fitted[method])
+        for method in TITLES
         if method in fitted
+    )
+    rows += tuple(
+        _describe(view, "labels", title, reference, own, None) for title, own in given.items()
     )
     baselines = {METHODS[name]: fitted[name][0] for name in BASELINES if name in fitted}
     with nested_progress():
@@ -161,7 +184,7 @@ def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -
 
     def add(name: str, *result: Any) -> None:
         fitted[name] = result
-        emit("method", len(fitted) + 1, len(wanted), status=METHODS[name])  # DCKM is the first
+        emit("method", len(fitted) + 1, len(wanted), status=TITLES[name])  # DCKM is the first
 
     for title, labels in found.items():
         add(titles[title], labels, None)
@@ -189,6 +212,13 @@ def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -
         if "uncorrelated" in wanted:
             method = DropKMeans(K, **how).fit(matrix, sample_weight=view.a)
             add("uncorrelated", method.labels_, None)
+        if "combat" in wanted:
+            reason = _why_no_batches(view, sample_weight)
+            if reason is None:
+                corrected = _combat(view)
+                add("combat", PlainKMeans(K, **how).fit(corrected).labels_, None)
+            else:
+                skipped.append((TITLES["combat"], reason))
         dense = view.suspects is not None and not view.rows.sparse
         if "both" in wanted and dense and model.adjust == "weights":
             both = clone(model).set_params(adjust="both")
@@ -202,8 +232,89 @@ def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -
     return fitted, tuple(skipped)
 
 
+def _check_also(also: Any) -> list[str]:
+    """Names of OTHER_METHODS whose packages are installed."""
+    names = [also] if isinstance(also, str) else list(also)
+    for name in names:
+        if name not in OTHER_METHODS:
+            raise ValueError(f"also has {name!r}, which should be one of {list(OTHER_METHODS)}")
+        package = OTHER_METHODS[name][1]
+        if importlib.util.find_spec(package) is None:
+            raise ImportError(
+                f"{name!r} needs {package}, which is not installed; pip install {package}"
+            )
+    return list(dict.fromkeys(names))
+
+
+def _check_labels(title: str, labels: Any, sample: Any) -> np.ndarray:
+    """Labels of any type as codes 0, 1, ... of the rows of the subsample."""
+    values = np.asarray(labels, dtype=object)
+    if values.shape != (sample.n,):
+        raise ValueError(
+            f"labels {title!r} have shape {values.shape}, and X has {sample.n} rows; there should "
+            "be one label for each"
+        )
+    missing = np.array([_is_missing(value) for value in values], dtype=bool)
+    if missing.any():
+        raise ValueError(
+            f"labels {title!r} are missing in {int(missing.sum())} rows, first in row "
+            f"{int(missing.argmax()) + 1}; each row should have one"
+        )
+    codes = np.unique([str(value) for value in values], return_inverse=True)[1]
+    return codes if sample.chosen is None else codes[sample.chosen]
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)
+    except TypeError:  # pandas.NA has no truth value
+        return True
+
+
+def _why_no_batches(view: View, sample_weight: Any) -> str | None:
+    """Why ComBat does not apply, or None."""
+    if view.suspects is None:
+        return "no suspects are given"
+    if view.rows.sparse:
+        return "it does not support sparse matrices"
+    if sample_weight is not None:
+        return "it does not support the given design weights"
+    for source in view.suspect_sources:
+        if values_of_source(view, int(source)).kind == "eta":
+            return f"it takes categories, and suspect {view.source_names[source]!r} is numeric"
+    counts = np.bincount(_batches(view))
+    if counts.size < 2:
+        return "the suspects have one combination of values"
+    if counts.min() < 2:
+        return "a combination of values of the suspects has one row; it needs two in each"
+    return None
+
+
+def _batches(view: View) -> np.ndarray:
+    """Codes of the combinations of values of the suspects."""
+    codes = [values_of_source(view, int(source)).values for source in view.suspect_sources]
+    return np.unique(np.column_stack(codes), axis=0, return_inverse=True)[1].ravel()
+
+
+def _combat(view: View) -> np.ndarray:
+    """The columns of the distance that are not suspects, corrected by ComBat."""
+    import pandas as pd
+    from combatlearn import ComBat
+
+    values = np.asarray(view.rows.columns(view.rest), dtype=np.float64)
+    values = values[:, values.std(axis=0) > 0]
+    batch = pd.Series(_batches(view).astype(str))
+    return np.asarray(ComBat(batch=batch).fit_transform(pd.DataFrame(values)))
+
+
 def _describe(
-    view: View, method: str, reference: Any, labels: np.ndarray, m: Any, left: float | None = None
+    view: View,
+    method: str,
+    title: str,
+    reference: Any,
+    labels: np.ndarray,
+    m: Any,
+    left: float | None = None,
 ) -> MethodRow:
     labels = np.asarray(labels)
     size = 1.0 if m is None else effective_sample_size(m, view.a)
@@ -211,7 +322,7 @@ def _describe(
         left = _measure.measure_imbalance(view, view.a * np.asarray(m)).balance_left
     return MethodRow(
         method=method,
-        title=METHODS[method],
+        title=title,
         explained_variance=_measure.explained_variance(view, labels),
         associations=_measure.associations(view, labels),
         effective_size=size,
