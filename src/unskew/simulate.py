@@ -273,9 +273,9 @@ def make_sites(
         "separation": separation, "shift": shift, "spread": spread, "interaction": interaction
     }  # fmt: skip
     for name, value in sizes.items():
-        if not isinstance(value, Real) or not value >= 0 or not np.isfinite(value):
+        if not _is_in(value, 0, np.finfo(float).max):
             raise ValueError(f"{name}={value!r} should be a finite number >= 0")
-    if tails is not None and (not isinstance(tails, Real) or not tails > 2):
+    if tails is not None and (not _is_in(tails, 2, np.inf) or tails == 2):
         raise ValueError(f"tails={tails!r} should be > 2, for a finite variance, or None")
     given = {"selection": selection, "n_shared": n_shared}
     for name, value in given.items():
@@ -338,24 +338,25 @@ def make_sites(
             values.append(new[keep])
             probabilities.append(p[keep])
             missing -= keep.size
-        y, values = np.concatenate(y), np.concatenate(values)
-        mean, log_sd = C[y], np.zeros((n, n_features))
-        for j, value in enumerate(values.T):
+        group, level = np.concatenate(y), np.concatenate(values)
+        mean, log_sd = C[group], np.zeros((n, n_features))
+        for j, value in enumerate(level.T):
             if numeric:
-                mean = mean + value[:, None] * (B[j, 0] + D[j, y, 0])
+                mean = mean + value[:, None] * (B[j, 0] + D[j, group, 0])
                 log_sd = log_sd + value[:, None] * T[j, 0]
             else:
-                mean = mean + B[j, value] + D[j, y, value]
+                mean = mean + B[j, value] + D[j, group, value]
                 log_sd = log_sd + T[j, value]
         if tails is None:
             noise = rng.normal(size=mean.shape)
         else:
-            noise = rng.standard_t(tails, size=mean.shape) * np.sqrt((tails - 2) / tails)
+            df = float(tails)
+            noise = rng.standard_t(df, size=mean.shape) * np.sqrt((df - 2) / df)
         columns = [mean + np.exp(log_sd) * noise]
-        for value in values.T:
+        for value in level.T:
             columns.append(value[:, None] if numeric else value[:, None] == np.arange(n_sites))
-        site = values[:, 0] if n_suspects == 1 else values
-        return np.hstack(columns).astype(np.float64), y, site, np.concatenate(probabilities)
+        site = level[:, 0] if n_suspects == 1 else level
+        return np.hstack(columns).astype(np.float64), group, site, np.concatenate(probabilities)
 
     X, y, site, p = draw(n_samples, True, streams[0])
     X_unbiased, y_unbiased, site_unbiased, _ = draw(n_samples, False, streams[1])
@@ -683,7 +684,7 @@ def select_by_site(X, y, site, rate, *, random_state=None):
     >>> sample.X.shape, round(float(np.mean(sample.site[sample.y == 1] == "b")), 1)
     ((562, 3), 0.7)
     """
-    if not isinstance(rate, Real) or not 0 <= rate < 1:
+    if not _is_in(rate, 0, 1) or rate == 1:
         raise ValueError(f"rate={rate!r} should be a number in [0, 1)")
     rows = X.shape[0] if hasattr(X, "shape") else len(X)
     groups, y_codes = _numbered(y, "y", rows)
@@ -694,7 +695,7 @@ def select_by_site(X, y, site, rate, *, random_state=None):
     homes = np.array(
         [next(s for s in (np.arange(L) + k) % L if counts[k, s]) for k in range(len(groups))]
     )
-    probability = np.where(site_codes == homes[y_codes], 1.0, 1.0 - rate)
+    probability = np.where(site_codes == homes[y_codes], 1.0, 1.0 - float(rate))
     # Systematic sampling along the rows sorted by site: a site cannot lose all of its rows by
     # chance.
     rng = _generator(random_state)

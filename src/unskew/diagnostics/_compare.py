@@ -213,12 +213,12 @@ def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -
             method = DropKMeans(K, **how).fit(matrix, sample_weight=view.a)
             add("uncorrelated", method.labels_, None)
         if "combat" in wanted:
-            reason = _why_no_batches(view, sample_weight)
-            if reason is None:
+            why = _why_no_batches(view, sample_weight)
+            if why is None:
                 corrected = _combat(view)
                 add("combat", PlainKMeans(K, **how).fit(corrected).labels_, None)
             else:
-                skipped.append((TITLES["combat"], reason))
+                skipped.append((TITLES["combat"], why))
         dense = view.suspects is not None and not view.rows.sparse
         if "both" in wanted and dense and model.adjust == "weights":
             both = clone(model).set_params(adjust="both")
