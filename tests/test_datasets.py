@@ -285,6 +285,29 @@ def test_each_speaker_says_each_vowel_six_times():
     assert set(load_sites("vowels", suspect="sex").suspect) == {"f", "m"}
 
 
+def test_birds_without_measurements_are_left_out(monkeypatch, tmp_path):
+    pytest.importorskip("pandas")
+    names = b"species,island,bill_length_mm,bill_depth_mm,flipper_length_mm,body_mass_g,sex,year\n"
+    rows = b"Adelie,Dream,39.1,18,181,3750,male,2007\nGentoo,Biscoe,NA,NA,NA,NA,NA,2008\n"
+    found = []
+    for number, content in enumerate((names + rows, names + rows.replace(b"NA", b""))):
+        register(monkeypatch, "sites/penguins", content)
+        home = tmp_path / str(number)
+        write(home / "sites" / "penguins.csv", content)
+        found.append(load_sites("penguins", data_home=home))
+    for one in found:
+        np.testing.assert_array_equal(one.data, [[39.1, 18, 181, 3750]])
+        assert one.suspect.tolist() == ["Dream"]
+        assert one.target_names == ["Adelie"]
+
+
+def test_missing_site_data_name_the_licence(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no public copy.*CC BY 4\.0"):
+        load_sites("heart", data_home=tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"penguins\.csv does not exist.*CC0"):
+        load_sites("penguins", data_home=tmp_path, download_if_missing=False)
+
+
 def test_heart_codes_become_categories_and_impossible_zeros_missing(monkeypatch, tmp_path):
     pytest.importorskip("pandas")
     content = (

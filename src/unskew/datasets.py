@@ -125,17 +125,19 @@ _FILES |= {
         "csv/DAAG/nassCDS.csv",
     ),
 }
-# name -> file, SHA-256, source. No url: the public originals are in other formats (R data, counts)
-# or their numbers are formatted otherwise, so that no copy has these checksums.
+# Only the penguins have a url: the originals of the others are in other formats (R data, counts).
 _FILES |= {
-    f"sites/{name}": _File(f"sites/{file}", (sha,), source, None)
-    for name, file, sha, source in (
+    f"sites/{name}": _File(f"sites/{file}", tuple(sha.split()), source, url)
+    for name, file, sha, source, url in (
         (
             "penguins",
             "penguins.csv",
-            "f2d6493fc64ad958edbabd55eb0fc989af2c5a0458a2c79ccffe7985606feb60",
+            "f2d6493fc64ad958edbabd55eb0fc989af2c5a0458a2c79ccffe7985606feb60 "
+            "f204db2c753b0937caac3cb35258562c14f073e4bbc76be24b4c51ce22767a93",
             "palmerpenguins (Horst, Hill, Gorman 2020, github.com/allisonhorst/palmerpenguins), "
             "CC0",
+            _RAW + "allisonhorst/palmerpenguins/8957207b78d6ccd1b4654a9dd9c9041b657478ab/"
+            "inst/extdata/penguins.csv",
         ),
         (
             "cell_lines",
@@ -143,6 +145,7 @@ _FILES |= {
             "e0ea8ebf63eec359b541783d89dc8eb7f73bd47797252d3493b64afe748b127f",
             "example data of the R package harmony (github.com/immunogenomics/harmony, GPL-3; "
             "measurements 10x Genomics, CC BY 4.0), written as csv",
+            None,
         ),
         (
             "rna_mixtures",
@@ -150,6 +153,7 @@ _FILES |= {
             "c0dee98757a31b335271516020111e975ecf89861b7b7cb7e5f72e059befc0bf",
             "RNA mixtures of Tian et al. 2019 (github.com/LuyiTian/sc_mixology), MIT; 500 genes, "
             "log-normalised, written as csv",
+            None,
         ),
         (
             "three_platforms",
@@ -157,12 +161,14 @@ _FILES |= {
             "ca1f52c41db3cd12027d8fe5cdd4e01f57fc1ffd1332ce9ca99f2e320450c6bf",
             "three cell lines of Tian et al. 2019 (github.com/LuyiTian/sc_mixology and "
             "github.com/PYangLab/Cepo), MIT; 889 genes, log-normalised, written as csv",
+            None,
         ),
         (
             "vowels",
             "uci_vowel_speakers.csv",
             "ee7e29067a7f24a3727f2e5180f86cbe50761e0f6c4a8eaf8d99897892710fc8",
             "UCI Machine Learning Repository 152 (Deterding), CC BY 4.0",
+            None,
         ),
         (
             "heart",
@@ -170,6 +176,7 @@ _FILES |= {
             "e2f102f48643abf7d16e2d0ce0a0b2c2320f10b0b4eec5d528638eb204a7d3b2",
             "UCI Machine Learning Repository 45 (Janosi, Steinbrunn, Pfisterer, Detrano), "
             "CC BY 4.0",
+            None,
         ),
     )
 }
@@ -474,7 +481,7 @@ def load_nass_cds(*, data_home=None, download_if_missing=True):
     )
 
 
-def load_sites(name, *, suspect=None, data_home=None):
+def load_sites(name, *, suspect=None, data_home=None, download_if_missing=True):
     """Load one of six data sets whose rows come from several sites (batches), with known groups.
 
     The site (island, batch, protocol, platform, speaker, hospital) affects the columns or is
@@ -489,8 +496,10 @@ def load_sites(name, *, suspect=None, data_home=None):
         Name of the nuisance (batch) variable; None means the usual one: island, dataset, protocol,
         platform, speaker, site. For the vowels "sex" is another.
     data_home : str or Path, default=None
-        Directory of the files; see `get_data_home`. The files are in `sites/`. No public copy in
-        this form is known, so they have to be provided by the user.
+        Directory of the files; see `get_data_home`. The files are in `sites/`.
+    download_if_missing : bool, default=True
+        Whether to download the penguins if they are missing (needs unskew[data]). Of the others no
+        public copy in this form is known, so they have to be provided by the user.
 
     Returns
     -------
@@ -511,7 +520,7 @@ def load_sites(name, *, suspect=None, data_home=None):
         suspect = suspects[0]
     if suspect not in suspects:
         raise ValueError(f"suspect={suspect!r} should be one of {list(suspects)} for {name!r}")
-    frame, path = _read_table(f"sites/{name}", data_home, False)
+    frame, path = _read_table(f"sites/{name}", data_home, download_if_missing)
     if features is None:
         columns = [c for c in frame.columns if c not in (*suspects, truth)]
     elif isinstance(features, str):
