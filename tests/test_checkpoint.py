@@ -103,7 +103,7 @@ def test_killed_anywhere_and_resumed_is_the_same_fit(which, tmp_path, monkeypatc
     assert killed > 1
 
 
-@pytest.mark.parametrize("adjust", ["effects", pytest.param("both", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("adjust", ["effects", "both"])
 def test_killed_in_every_phase_of_a_fit_with_effects(adjust, tmp_path, monkeypatch):
     X, path, weigh = some_rows(80, 4), tmp_path / "fit.npz", adjust == "both"
     how = {"n_clusters": 2, "n_init": 2, "max_iter": 2, "suspects": [0], "random_state": 0}
@@ -153,6 +153,7 @@ def test_a_fit_without_a_seed_goes_on_with_the_seeds_it_had(tmp_path, monkeypatc
     np.testing.assert_array_equal(DCKM(**how).fit(X).weights_, one.weights_)
 
 
+@pytest.mark.soak
 def test_killed_for_good(tmp_path):
     """SIGKILL in the middle of a process of its own."""
     X = some_rows(3000, 10)

@@ -652,6 +652,7 @@ def test_pipes(home):
     assert run.stderr == b""
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_stopped_in_the_middle_outputs_are_whole_or_absent(home, rng, number, code):
     np.save("X.npy", rng.normal(size=(3000, 30)))

@@ -218,6 +218,7 @@ def test_blocks_are_made_once_and_their_folder_goes_with_them(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.soak
 def test_a_process_that_ends_takes_its_folder_along(tmp_path):
     code = (
         "import numpy as np, sys; from unskew._data.sources import CachedBlocks\n"

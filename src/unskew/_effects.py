@@ -503,7 +503,10 @@ def pack_candidates(candidates: list[EffectsCandidate], kind: int, phase: str) -
     names = [candidate.init for candidate in candidates]
     facts: dict[str, Any] = {"kind": kind, "phase": phase, "candidates": names}
     for number, candidate in enumerate(candidates):
-        packed = pack_solution(f"candidate {number}", candidate.solution)
+        solution = candidate.solution
+        if candidate.init == WEIGHTS_ONLY:
+            solution = solution._replace(distance=None)  # it has no effects
+        packed = pack_solution(f"candidate {number}", solution)
         arrays, facts = arrays | packed.arrays, facts | packed.facts
     return Snapshot(arrays, facts)
 
