@@ -1,13 +1,14 @@
-"""Weights of new rows, from the optimality condition of the fit.
+"""Weights of new rows: of fits with suspects by the formula of the fit (``DualWeightModel``), of
+others from the optimality condition (``WeightModel``).
 
 At the minimum, the derivative of the objective in the weight of a row i of positive weight is the
-same for all rows, up to the multipliers of fixed shares and margins. With u_i = w_i / a_i
+same for all rows, up to the multipliers of margins. With u_i = w_i / a_i
 
     inertia_rate e_i + balance_rate g_i + 2 spread_rate u_i = nu + T_i . mu
 
 so u_i is the positive part of a linear function of e_i (squared distance to the nearest centre),
 g_i (derivative of the balance, a function of the row and of sums over the fit) and the indicators
-T_i of fixed shares and margins. nu, mu and the slope are estimated by least squares on the rows of
+T_i of margins. nu, mu and the slope are estimated by least squares on the rows of
 the fit, since a fit stops near the minimum, not at it, and a lower bound on the effective sample
 size changes the slope; r2 is the R2 of this regression.
 """

@@ -12,8 +12,6 @@ from .alternate import (
     alternate,
     initial_state,
     pack_solution,
-    restore,
-    solution_state,
     state_of_centres,
     unpack_solution,
 )
@@ -51,9 +49,7 @@ __all__ = [
     "nested",
     "open_checkpoint",
     "pack_solution",
-    "restore",
     "screen",
-    "solution_state",
     "solve_paper",
     "solve_weights",
     "state_of_centres",

@@ -151,7 +151,6 @@ class DualWeights:
     pairs      features of the balance
     cell       cell of each row; T: indicators of each cell (C x q)
     beta       rate of the balance; rho: of the inertia; sigma: of the spread
-    n_passes   passes over the rows so far
     """
 
     rows: Rows
@@ -167,7 +166,6 @@ class DualWeights:
     weight_sum: float
     design_sum: float
     min_ess: float | None = None
-    n_passes: int = 0
 
     def __post_init__(self) -> None:
         self.G, self.A = self.coding.G(self.T), self.coding.A(self.T)
@@ -201,12 +199,10 @@ class DualWeights:
         return w
 
     def _gather(self, kernel: Callable, e: np.ndarray, how: WeightPass) -> np.ndarray:
-        self.n_passes += 1
         vectors = self.a, e, self.cell
         return self.rows.gather(kernel, *vectors, coefs=how, dense=not self._as_csr)
 
     def sums(self, e: np.ndarray, Z: np.ndarray, mu: np.ndarray, sigma: float) -> WeightSums:
-        self.n_passes += 1
         how = WeightPass(self.theta(Z, mu), self.rho, sigma, self._store_curvature)
         kernel = partial(tile_sums, self.pairs, len(self.T))
         vectors = self.a, e, self.cell
@@ -364,12 +360,10 @@ class DualWeights:
         call: Any = {"dense": not self._as_csr, "additive": True}
 
         def product(y: np.ndarray) -> np.ndarray:
-            self.n_passes += 1
             kernel = partial(tile_products, self.pairs, C)
             parts = self.rows.map(kernel, *vectors, coefs=(how, y * self.scale), **call)
             return self.rows.total(parts)[0] * self.scale
 
-        self.n_passes += 1
         kernel = partial(tile_diagonal, self.pairs, C)
         parts = self.rows.map(kernel, *vectors, coefs=how, **call)
         diagonal = self.rows.total(parts)[0] * self.scale**2

@@ -299,7 +299,6 @@ def _solve_dual(problem: Problem, e: np.ndarray, max_iter: int, tol: float, watc
         if watch(len(history.rows), named):
             status = "stopped"
             break
-    C = np.zeros((1, 0))
     return Solution(
-        w, None, J, history.arrays(), len(history.rows), status, step.state, C
+        w, None, J, history.arrays(), len(history.rows), status, step.state
     )  # fmt: skip

@@ -214,7 +214,7 @@ class Session:
             self.written[name] = path
 
     def write_table(self, name: str, ids: tuple[str, Any], **columns: Any) -> None:
-        """Write columns beside the row identifiers, if the option `name` is given."""
+        """Write columns next to the row identifiers, if the option `name` is given."""
         path = self.options[name]
         if path is not None:
             self.write(name, table_bytes(path, {ids[0]: ids[1], **columns}))

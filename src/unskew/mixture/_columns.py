@@ -185,7 +185,7 @@ def _floor(v: np.ndarray, weight: np.ndarray, level: np.ndarray) -> float:
         chosen = np.random.RandomState(0).permutation(v.size)[:RESOLUTION_ROWS]
         v, weight, level = v[chosen], weight[chosen], level[chosen]
     equal = within = 0.0
-    gaps, smallest = [], 1e-9 * (v.max() - v.min())
+    steps_found, smallest = [], 1e-9 * (v.max() - v.min())
     for one in np.unique(level):
         own, w = v[level == one], weight[level == one]
         order = np.argsort(own)
@@ -196,11 +196,11 @@ def _floor(v: np.ndarray, weight: np.ndarray, level: np.ndarray) -> float:
         equal += np.bincount(np.cumsum(first) - 1, weights=w).max()
         mean = w @ own / w.sum()
         within += w @ (own - mean) ** 2
-        gaps.extend(steps[steps > smallest])
+        steps_found.extend(steps[steps > smallest])
     total = weight.sum()
     # Continuous values hardly ever repeat, and their smallest gap says nothing.
-    repeats = len(gaps) < 0.5 * v.size
-    resolution = float(np.min(gaps)) ** 2 / 12 if gaps and repeats else 0.0
+    repeats = len(steps_found) < 0.5 * v.size
+    resolution = float(np.min(steps_found)) ** 2 / 12 if steps_found and repeats else 0.0
     return max(resolution, within / total if equal > MOST_EQUAL * total else 0.0)
 
 

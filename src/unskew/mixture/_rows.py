@@ -35,7 +35,7 @@ class Rows:
     level_groups  the same without patterns (0), for models whose natural parameters are the same
                 for all patterns: those with a diagonal covariance
     patterns    for each pattern which numbers are known; one entry, all True, where patterns are
-                not told apart (no missing values, or too many patterns)
+                not distinguished (no missing values, or too many patterns)
     order       position in the data of each sorted row
     """
 
