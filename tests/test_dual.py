@@ -100,11 +100,26 @@ def test_stored_curvature_and_products_by_passes_agree(rng, monkeypatch):
     other = make_problem(X, [6, 7, 8]).dual
     e = rng.random(300) * 10
     first, second = (d.solve(d.start(), e, 1e-9) for d in (one, other))
-    assert not other._store_curvature
+    assert other._strides is None
     np.testing.assert_allclose(
         one.weights(first.state, e), other.weights(second.state, e), atol=1e-3
     )
     assert second.gap < 1e-8
+
+
+def test_curvature_estimated_from_some_rows_gives_the_same_weights(rng, monkeypatch):
+    X, _, _ = biased(rng, n=3000)
+    e = rng.random(3000) * 10
+    exact = make_problem(X, [6, 7, 8]).dual
+    monkeypatch.setattr(dual_module, "MIN_CURVATURE_ROWS", 10)
+    estimated = make_problem(X, [6, 7, 8]).dual
+    assert (exact._strides == 1).all()
+    assert (estimated._strides > 1).all()
+    first, second = (d.solve(d.start(), e, 1e-9) for d in (exact, estimated))
+    assert second.converged
+    np.testing.assert_allclose(
+        exact.weights(first.state, e), estimated.weights(second.state, e), atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -264,6 +279,28 @@ def test_margins_that_no_weights_have_are_named(rng):
 @pytest.fixture
 def few_screened(monkeypatch):
     monkeypatch.setattr("unskew.dckm.SCREENING_ROWS", 500)
+
+
+def test_the_solution_of_a_subsample_is_a_start_for_all_rows(rng):
+    X, _, _ = biased(rng, n=4000)
+    few, every = make_problem(X[::4], [6, 7, 8]).dual, make_problem(X, [6, 7, 8]).dual
+    e = rng.random(4000) * 10
+    found = few.solve(few.start(), e[::4], 1e-8)
+    assert found.converged
+    own = few.transferred(few, found.state)
+    np.testing.assert_allclose(own.Z, found.state.Z, atol=1e-12)
+    np.testing.assert_allclose(own.mu, found.state.mu, atol=1e-12)
+    begin = every.transferred(few, found.state)
+    warm, cold = (every.solve(state, e, 1e-8) for state in (begin, every.start()))
+    assert warm.values[0] > cold.values[0]
+    assert len(warm.values) < len(cold.values)
+    np.testing.assert_allclose(
+        every.weights(warm.state, e), every.weights(cold.state, e), atol=1e-2
+    )
+    # A subsample that lacks a site has other cells.
+    lacking = make_problem(X[X[:, 8] == 0], [6, 7, 8]).dual
+    other = every.transferred(lacking, lacking.start())
+    np.testing.assert_array_equal(other.mu, every.start().mu)
 
 
 @pytest.mark.parametrize("adjust", ["weights", "both"])

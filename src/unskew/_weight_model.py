@@ -104,7 +104,7 @@ class DualWeightModel:
         G = self.coding.G(T)[:, : self.Z.shape[0]]
         theta = np.column_stack([G @ self.Z, self.coding.A(T) @ self.mu])
         theta *= np.append(self.pairs.scale, 1.0)
-        how = WeightPass(theta, self.rho, self.sigma, False)
+        how = WeightPass(theta, self.rho, self.sigma)
 
         def of_tile(tile: Any, e_: np.ndarray, cell_: np.ndarray, how: WeightPass) -> np.ndarray:
             return row_weights(self.pairs.features_of(tile), e_, cell_, how)

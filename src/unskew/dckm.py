@@ -436,11 +436,14 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         few = self._screening_rows(design, seeds)
         if few is not None:
             small = self._make_problem(few, few.distance, with_margins=False).problem
-            centres = _solver.screen(
+            screened = _solver.screen(
                 [partial(start_on, small, seed) for seed in seeds[:-1]],
                 lambda start: _solver.alternate(small, start(), max_iter=self.max_iter, tol=1e-3),
             )
-            starts = [partial(_solver.state_of_centres, problem, C) for C in centres]
+            starts = [
+                partial(_solver.continued_state, problem, small, found, 0.1 * self.tol)
+                for found in screened
+            ]
         return fit_problem, _solver.best_of_restarts(solve_from, problem, starts, save, resume)
 
     def _screening_rows(self, design: Design, seeds: np.ndarray) -> Design | None:

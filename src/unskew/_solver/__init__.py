@@ -10,6 +10,7 @@ published procedure, step by step, with a mass term instead of a fixed sum.
 from .alternate import (
     State,
     alternate,
+    continued_state,
     initial_state,
     pack_solution,
     state_of_centres,
@@ -43,6 +44,7 @@ __all__ = [
     "Watcher",
     "alternate",
     "best_of_restarts",
+    "continued_state",
     "initial_state",
     "make_dual",
     "minimize_weights",

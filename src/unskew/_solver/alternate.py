@@ -61,6 +61,18 @@ def state_of_centres(problem: Problem, C: np.ndarray) -> State:
     return initial_state(problem, _kmeans.label(problem.rows, problem.distance, C))
 
 
+def continued_state(problem: Problem, few: Problem, found: Solution, tol: float) -> State:
+    """Start from a solution on a subsample: its centres and, with named suspects, the optimal
+    weights there. (k-means at uniform weights would first leave the solution.)"""
+    state = state_of_centres(problem, found.clusters.C)
+    if problem.dual is None or few.dual is None or found.dual is None:
+        return state
+    e = state.clusters.e
+    step = problem.dual.solve(problem.dual.transferred(few.dual, found.dual), e, tol)
+    w = problem.dual.weights(step.state, e)
+    return State(state.clusters, w, step.state, state.clusters.C)
+
+
 # The half step on the clusters at fixed weights: the problem (whose distance may change) and the
 # clusters.
 ClusterStep = Callable[[Problem, State], tuple[Problem, Clusters]]

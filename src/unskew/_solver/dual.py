@@ -14,7 +14,7 @@ known margins). Its dual is concave in Z (p x d) and mu (r):
     q_i = rho e_i + phi_i.(Z'G_c(i)) + A_c(i).mu,      w_i = a_i max(0, -q_i) / (2 sigma)
 
 A pass over the rows returns sums for each cell; the Hessian consists of sum a phi phi' over the
-active rows of each cell. The number of unknowns does not depend on the number of rows, and the
+active rows of each cell, estimated from some of them where there are many. The number of unknowns does not depend on the number of rows, and the
 weight of a row is a function of the row.
 """
 
@@ -39,6 +39,9 @@ MAX_NEWTON, MAX_HALVINGS, MAX_CG = 50, 30, 1000
 CG_TOLERANCE = 1e-8
 # Up to this number of cells, scores of all cells are computed by one product.
 FEW_CELLS = 8
+# Rows of a cell, per feature and at least, from which its curvature is estimated: its relative
+# error is then about 1 / 7, and each Newton step leaves about that share of the error.
+CURVATURE_ROWS, MIN_CURVATURE_ROWS = 50, 4096
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,8 @@ class DualStep(NamedTuple):
 
 class WeightSums(NamedTuple):
     """Sums of one pass, for each of C cells: of w_i [x_i, 1] (C x (d + 1)), of w_i e_i, of
-    w_i^2 / a_i, and of a_i [x_i, 1] [x_i, 1]' over the active rows (C x (d + 1) x (d + 1)) or
-    None."""
+    w_i^2 / a_i, and of a_i [x_i, 1] [x_i, 1]' over the active rows (C x (d + 1) x (d + 1),
+    estimated) or None."""
 
     moments: np.ndarray
     inertia: np.ndarray
@@ -88,12 +91,13 @@ class WeightSums(NamedTuple):
 
 
 class WeightPass(NamedTuple):
-    """Coefficients of a pass: linear score of each cell (C x (d + 1)), rho, sigma."""
+    """Coefficients of a pass: linear score of each cell (C x (d + 1)), rho, sigma, and of how many
+    active rows of each cell one is used for the curvature (None: no curvature)."""
 
     theta: np.ndarray
     rho: float
     sigma: float
-    curvature: bool
+    strides: np.ndarray | None = None
 
 
 def row_weights(F: Any, e: np.ndarray, cell: np.ndarray, how: WeightPass) -> np.ndarray:
@@ -121,7 +125,7 @@ def tile_sums(pairs: Pairs, C: int, tile: Any, a, e, cell, how: WeightPass) -> t
     inertia = np.bincount(cell, weights=w * e, minlength=C)
     squares = np.bincount(cell, weights=w * u, minlength=C)
     found = np.column_stack([sums, weight]), inertia, squares
-    if not how.curvature:
+    if how.strides is None:
         return found
     d = F.shape[1]
     curvature = np.zeros((C, d + 1, d + 1))
@@ -129,8 +133,8 @@ def tile_sums(pairs: Pairs, C: int, tile: Any, a, e, cell, how: WeightPass) -> t
     order = active[np.argsort(cell[active], kind="stable")]
     ends = np.searchsorted(cell[order], np.arange(C + 1))
     for c in np.flatnonzero(np.diff(ends)):
-        own = order[ends[c] : ends[c + 1]]
-        part, a_ = F[own], a[own]
+        own = order[ends[c] : ends[c + 1] : how.strides[c]]
+        part, a_ = F[own], how.strides[c] * a[own]
         if sp.issparse(part):
             weighted = part.multiply(a_[:, None].astype(part.dtype)).tocsr()
             curvature[c, :d, :d] = (part.T @ weighted).toarray()
@@ -173,7 +177,10 @@ class DualWeights:
             self.G = self.G[:, :0]
         self.scale = np.append(self.pairs.scale, 1.0)
         d = self.pairs.features.size
-        self._store_curvature = len(self.T) * (d + 1) ** 2 <= LARGEST_MATRIX
+        self._strides: np.ndarray | None = None
+        if len(self.T) * (d + 1) ** 2 <= LARGEST_MATRIX:
+            n = np.bincount(self.cell, minlength=len(self.T))
+            self._strides = np.maximum(1, n // max(CURVATURE_ROWS * (d + 1), MIN_CURVATURE_ROWS))
         self._totals = np.bincount(self.cell, weights=self.a, minlength=len(self.T))
         # mu of constant scores: A mu = 1.
         self._constant = np.linalg.lstsq(self.A, np.ones(len(self.T)), rcond=None)[0]
@@ -187,12 +194,26 @@ class DualWeights:
         mu = (-2.0 * self.sigma * self.weight_sum / self.design_sum) * self._constant
         return DualState(np.zeros((p, d)), mu, self.sigma, np.ones(len(self.T)))
 
+    def transferred(self, few: DualWeights, state: DualState) -> DualState:
+        """The state with the scores that ``state`` has in the problem ``few`` of a subsample; the
+        start where that has other cells or features. Scores are inversely proportional to n."""
+        if not (
+            np.array_equal(self.T, few.T)
+            and np.array_equal(self.pairs.features, few.pairs.features)
+        ):
+            return self.start()
+        rate = few.design_sum / self.design_sum
+        Z = np.linalg.lstsq(self.G, rate * (few.G @ state.Z), rcond=1e-10)[0]
+        mu = np.linalg.lstsq(self.A, rate * (few.A @ state.mu), rcond=1e-10)[0]
+        sigma = self.sigma * state.sigma / few.sigma
+        return DualState(Z, mu, sigma, np.ones(len(self.T)))
+
     def theta(self, Z: np.ndarray, mu: np.ndarray) -> np.ndarray:
         """Linear scores of the cells, for features as they are."""
         return np.column_stack([self.G @ Z, self.A @ mu]) * self.scale
 
     def weights(self, state: DualState, e: np.ndarray) -> np.ndarray:
-        how = WeightPass(self.theta(state.Z, state.mu), self.rho, state.sigma, False)
+        how = WeightPass(self.theta(state.Z, state.mu), self.rho, state.sigma)
         kernel = partial(tile_weights, self.pairs)
         w = self._gather(kernel, e, how)
         w *= state.factor[self.cell]
@@ -203,7 +224,7 @@ class DualWeights:
         return self.rows.gather(kernel, *vectors, coefs=how, dense=not self._as_csr)
 
     def sums(self, e: np.ndarray, Z: np.ndarray, mu: np.ndarray, sigma: float) -> WeightSums:
-        how = WeightPass(self.theta(Z, mu), self.rho, sigma, self._store_curvature)
+        how = WeightPass(self.theta(Z, mu), self.rho, sigma, self._strides)
         kernel = partial(tile_sums, self.pairs, len(self.T))
         vectors = self.a, e, self.cell
         parts = self.rows.map(kernel, *vectors, coefs=how, dense=not self._as_csr, additive=True)
@@ -352,10 +373,10 @@ class DualWeights:
     @property
     def _cg_limits(self) -> tuple[int, float]:
         """Iterations and tolerance; each iteration is a pass where no curvature is stored."""
-        return (MAX_CG, CG_TOLERANCE) if self._store_curvature else (20, 0.05)
+        return (20, 0.05) if self._strides is None else (MAX_CG, CG_TOLERANCE)
 
     def _product_by_pass(self, Z, mu, sigma: float, e: np.ndarray) -> tuple:
-        how = WeightPass(self.theta(Z, mu), self.rho, sigma, False)
+        how = WeightPass(self.theta(Z, mu), self.rho, sigma)
         C, vectors = len(self.T), (self.a, e, self.cell)
         call: Any = {"dense": not self._as_csr, "additive": True}
 

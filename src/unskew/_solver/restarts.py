@@ -49,8 +49,8 @@ def pack_best(best: Solution | None, restart: int, begun: bool) -> Snapshot:
     return Snapshot(arrays, {"restart": restart, "begun": begun, **facts})
 
 
-def screen(starts: list, solve: Callable) -> list[np.ndarray]:
-    """Centres of the best POLISHED solutions, with different labels, of ``solve(start)``."""
+def screen(starts: list, solve: Callable) -> list[Solution]:
+    """The best POLISHED solutions, with different labels, of ``solve(start)``."""
     found = []
     emit("screening", 0, len(starts))
     for number, start in enumerate(starts):
@@ -61,4 +61,4 @@ def screen(starts: list, solve: Callable) -> list[np.ndarray]:
     for each in sorted(found, key=lambda solution: solution.objective):
         if not any(np.array_equal(each.clusters.labels, one.clusters.labels) for one in out):
             out.append(each)
-    return [each.clusters.C for each in out[:POLISHED]]
+    return out[:POLISHED]
