@@ -64,7 +64,7 @@ def assert_same_bits(one, other):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
 
-@pytest.mark.parametrize("persist", [True, False])
+@pytest.mark.parametrize("persist", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_a_dask_array_gives_the_bits_of_the_array(client, persist):
     X = binary()
     step = tile_rows(X.shape, sparse=False)

@@ -10,6 +10,7 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.mixture import GaussianMixture
 
 from unskew import SelectionMixture
+from unskew.mixture import _families
 from unskew.mixture._cells import common_scale, log_evidence, solve_cells
 from unskew.mixture._em import Choice, Mixture, e_step, log_joint, run_em
 from unskew.mixture._rows import Columns, Rows, Stats
@@ -234,7 +235,7 @@ def test_agrees_with_a_slow_loop_to_ten_digits(rng):
         np.testing.assert_allclose(ours, theirs, atol=1e-10)
 
 
-def test_agrees_with_scikit_learns_tied_mixture_without_suspects(rng):
+def test_agrees_with_scikit_learns_tied_mixture_without_suspects(rng, monkeypatch):
     X = np.concatenate([rng.normal(m, 1, size=(150, 3)) @ [[1, 0.4, 0], [0, 1, 0], [0, 0, 2]]
                         for m in (-2.5, 0, 3)])  # fmt: skip
     label = np.repeat([0, 1, 2], 150)
@@ -243,15 +244,8 @@ def test_agrees_with_scikit_learns_tied_mixture_without_suspects(rng):
         3, covariance_type="tied", means_init=means, reg_covar=0, tol=1e-12, max_iter=5000
     ).fit(X)
     ours = SelectionMixture(3, covariance="full", init=label, tol=1e-13, max_iter=5000)
-    # scikit-learn's covariance has no prior rows.
-    from unskew.mixture import _families
-
-    kept = _families.PRIOR_ROWS
-    try:
-        _families.PRIOR_ROWS = 0.0
-        ours.fit(X)
-    finally:
-        _families.PRIOR_ROWS = kept
+    monkeypatch.setattr(_families, "PRIOR_ROWS", 0.0)  # scikit-learn has no prior rows
+    ours.fit(X)
     order = [int(np.abs(peer.means_ - m).sum(1).argmin()) for m in ours.means_]
     np.testing.assert_allclose(ours.means_, peer.means_[order], atol=1e-5)
     np.testing.assert_allclose(ours.covariance_, peer.covariances_, atol=1e-5)
@@ -260,21 +254,34 @@ def test_agrees_with_scikit_learns_tied_mixture_without_suspects(rng):
     np.testing.assert_array_equal(np.array(order)[ours.labels_], peer.predict(X))
 
 
-def test_agrees_with_stepmix_on_two_valued_columns(rng):
+@pytest.mark.parametrize("n_iter", [1, 8, 2000])
+def test_agrees_with_stepmix_from_the_same_start(rng, monkeypatch, n_iter):
     stepmix = pytest.importorskip("stepmix")
     y = rng.integers(3, size=600)
     chance = np.where(rng.permuted(np.tile([0, 0, 1], (9, 1)), axis=1).T, 0.85, 0.2)
     X = (rng.random((600, 9)) < chance[y]).astype(float)
-    ours = SelectionMixture(3, init=y, tol=1e-12, max_iter=5000).fit(X)
-    peer = stepmix.StepMix(
-        3, measurement="binary", n_init=5, random_state=0, abs_tol=1e-12, rel_tol=1e-14,
-        max_iter=5000, progress_bar=0, verbose=0,
-    ).fit(X)  # fmt: skip
-    # The weak prior of 0.001 rows moves the likelihood by less than 1e-5 per row.
-    assert ours.score(X) == pytest.approx(peer.score(X), abs=1e-5)
+    start = np.where(rng.random(600) < 0.3, rng.integers(3, size=600), y)
+
+    class FromLabels(stepmix.StepMix):
+        def _initialize_parameters(self, X, random_state):
+            self.log_resp_ = np.log(np.clip(np.eye(3)[start], 1e-15, 1))
+            self.weights_ = np.bincount(start) / start.size
+            self._initialize_parameters_measurement(X, random_state)
+
+    tight = {"abs_tol": 0, "rel_tol": 0} if n_iter < 2000 else {"abs_tol": 1e-15}
+    peer = FromLabels(
+        3, measurement="binary", max_iter=n_iter, progress_bar=0, verbose=0, **tight
+    ).fit(X)
+    monkeypatch.setattr(_families, "PSEUDO_ROWS", 0.0)  # StepMix has no prior rows
+    # Parameters are maximised before the first iteration here, after the last one there.
+    rows = make_rows(Columns(np.empty((600, 0)), np.empty(0), X, []), np.zeros(600, int), L=1)
+    model = Mixture(rows, 3, Choice("diag", "none", "common"))
+    stats = Stats.of_responsibilities(rows, np.eye(3)[start[rows.order]])
+    run_em(rows, model, stats, max_iter=n_iter + 1, tol=0 if n_iter < 2000 else 1e-15)
     theirs = peer.get_parameters()["measurement"]["pis"]
-    order = [int(np.abs(theirs - m).sum(1).argmin()) for m in ours.means_]
-    np.testing.assert_allclose(ours.means_, theirs[order], atol=2e-3)
+    atol = 1e-10 if n_iter < 2000 else 1e-6
+    np.testing.assert_allclose(expit(model.blocks[0].C), theirs, atol=atol)
+    np.testing.assert_allclose(model.shares[0], peer.weights_, atol=atol)
 
 
 # --- likelihood and evidence

@@ -93,8 +93,8 @@ class SelectionMixture(
         Column (name or index) -> "category" (numbers that are codes) or "number" (two-valued
         numbers to be treated as Gaussian).
     init : array of labels (n,), of responsibilities (n, n_components), or None
-        None: k-means on rows with 0, 50, 75 and 100 % of the levels' means removed, k-means
-        alternating with effects, and random partitions, compared on at most 3,000 rows; then
+        None: k-means on rows with 0, 50, 75 and 100 % of the levels' means removed, DCKM with
+        weights and with effects, and random partitions, compared on at most 3,000 rows; then
         merging and splitting groups.
     n_init : int, default=1
         Repetitions of these initializations.

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cholesky, eigh, solve_triangular
+from numpy.linalg import cholesky, eigh, inv
 
 from ._cells import common_scale, log_evidence, scales_to_try, solve_cells
 
@@ -100,11 +100,11 @@ class GaussianBlock:
     # ----------------------------------------------------------------------------------- full
     def _basis(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """W with W' Sigma W = I and W' T W = diag(ratio), its inverse, and ratio."""
-        lower = cholesky(self.Sigma, lower=True)
-        root = solve_triangular(lower, np.diag(np.sqrt(self.tau2)), lower=True)
+        lower = cholesky(self.Sigma)
+        half = inv(lower)
+        root = half * np.sqrt(self.tau2)
         ratio, U = eigh(root @ root.T)
-        W = solve_triangular(lower, U, lower=True, trans="T")
-        return W, U.T @ lower.T, np.where(ratio > 1e-12, ratio, 0.0)
+        return half.T @ U, U.T @ lower.T, np.where(ratio > 1e-12, ratio, 0.0)
 
     def _m_step_full(self, stats: Any, learn_tau: bool) -> None:
         S, Q = self._completed(stats)
@@ -159,7 +159,7 @@ class GaussianBlock:
         sd = np.sqrt(np.diag(Sigma))
         R = Sigma / np.outer(sd, sd)
         try:
-            cholesky(R - MIN_VARIANCE * np.eye(len(R)), lower=True)
+            cholesky(R - MIN_VARIANCE * np.eye(len(R)))
             return Sigma
         except np.linalg.LinAlgError:
             values, vectors = eigh(R)
@@ -168,8 +168,7 @@ class GaussianBlock:
 
     @staticmethod
     def _inverse(Sigma: np.ndarray) -> np.ndarray:
-        lower = cholesky(Sigma, lower=True)
-        half = solve_triangular(lower, np.eye(len(Sigma)), lower=True)
+        half = inv(cholesky(Sigma))
         return half.T @ half
 
     def _completed(self, stats: Any) -> tuple[np.ndarray, np.ndarray]:

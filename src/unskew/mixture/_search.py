@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from .._progress import emit
-from ._cells import solve_cells
+from .._progress import emit, nested_progress
+from ..dckm import DCKM
 from ._em import Choice, Fit, Mixture, bic, e_step, log_joint, run_em
 from ._rows import Columns, Rows, Stats
 
@@ -93,8 +93,8 @@ class Problem:
 
 
 def initial_labels(problem: Problem, K: int, n_init: int) -> list[np.ndarray]:
-    """Labels of the subsample: k-means with 0 to 100 % of the levels' means removed, the solution
-    with effects of DCKM, and random partitions."""
+    """Labels of the subsample: k-means with 0 to 100 % of the levels' means removed, DCKM with
+    weights and with effects, and random partitions."""
     rows, rng = problem.sub, problem.rng
     n, found = len(rows.X), []
     K = min(K, n)
@@ -108,8 +108,10 @@ def initial_labels(problem: Problem, K: int, n_init: int) -> list[np.ndarray]:
                 seed = rng.randint(2**31 - 1)
                 removed = X - share * means[rows.level]
                 found.append(_kmeans_labels(removed, K, rows.a, seed))
-            if rows.n_levels > 1:
-                found.append(_effects_labels(X, rows, K, rng))
+            if K > 1 and np.unique(rows.level).size > 1:
+                for adjust in ("weights", "effects"):
+                    seed = rng.randint(2**31 - 1)
+                    found.append(_dckm_labels(X, rows, K, adjust, seed))
         for _ in range(2):
             found.append(rng.randint(K, size=n))
     return found
@@ -125,24 +127,16 @@ def _kmeans_labels(
         return kmeans.fit(X, sample_weight=a).labels_
 
 
-def _effects_labels(X: np.ndarray, rows: Rows, K: int, rng: np.random.RandomState) -> np.ndarray:
-    """Alternate k-means labels and additive effects of the levels (DCKM's ``adjust="effects"``)."""
-    labels = rng.randint(K, size=len(X))
-    B, at = np.zeros((rows.n_levels, X.shape[1])), labels * rows.n_levels + rows.level
-    seed = rng.randint(2**31 - 1)
-    init: Any = "k-means++"
-    for _ in range(8):
-        labels = _kmeans_labels(X - B[rows.level], K, rows.a, seed, init=init, max_iter=10)
-        at = labels * rows.n_levels + rows.level
-        W = np.bincount(at, weights=rows.a, minlength=K * rows.n_levels)
-        WZ = np.zeros((K * rows.n_levels, X.shape[1]))
-        np.add.at(WZ, at, X * rows.a[:, None])
-        W = np.repeat(W.reshape(K, rows.n_levels, 1), X.shape[1], axis=2)
-        init, new = solve_cells(W, WZ.reshape(W.shape), np.ones(X.shape[1]))
-        if np.allclose(new, B, atol=1e-6):
-            break
-        B = new
-    return labels
+def _dckm_labels(X: np.ndarray, rows: Rows, K: int, adjust: str, seed: int) -> np.ndarray:
+    sites = rows.level[:, None] == np.unique(rows.level)
+    both = np.column_stack([X, sites])
+    model = DCKM(
+        K, suspects=np.arange(X.shape[1], both.shape[1]), adjust=adjust, n_init=1, tol=1e-2,
+        n_threads=1, random_state=seed,
+    )  # fmt: skip
+    with warnings.catch_warnings(), nested_progress():
+        warnings.simplefilter("ignore")  # of a start: constant columns, confounded suspects
+        return model.fit(both, sample_weight=rows.a).labels_
 
 
 def from_labels(rows: Rows, labels: np.ndarray, K: int) -> Stats:
@@ -181,7 +175,10 @@ def screen(problem: Problem, K: int, settings: Settings) -> list[Screened]:
     found = sorted(best.values(), key=lambda one: one.score)
     found[0] = split_and_merge(problem, found[0], settings)
     for name in settings.selections[1:]:
-        found += [_with_selection(problem, one, name, settings) for one in found[: 2 * POLISHED]]
+        # Common shares have fewer parameters and no higher likelihood: what they can gain is known.
+        gain = (K - 1) * (rows.n_levels - 1) * np.log(max(problem.n, 1.0))
+        near = [one for one in found if one.score <= found[0].score + gain]
+        found += [_with_selection(problem, one, name, settings) for one in near]
     return sorted(found, key=lambda one: one.score)
 
 
