@@ -14,8 +14,8 @@ known margins). Its dual is concave in Z (p x d) and mu (r):
     q_i = rho e_i + phi_i.(Z'G_c(i)) + A_c(i).mu,      w_i = a_i max(0, -q_i) / (2 sigma)
 
 A pass over the rows returns sums for each cell; the Hessian consists of sum a phi phi' over the
-active rows of each cell, estimated from some of them where there are many. The number of unknowns does not depend on the number of rows, and the
-weight of a row is a function of the row.
+active rows of each cell, estimated from some of them where there are many. The number of unknowns
+does not depend on the number of rows, and the weight of a row is a function of the row.
 """
 
 from __future__ import annotations
