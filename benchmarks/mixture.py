@@ -25,7 +25,6 @@ from .runner import Task, made_by, run, write_rows
 
 METHODS = ("k-means", "ComBat", "Harmony", "both", "consensus", "mixture")
 DIGITS, FROM_TRUTH = ("digits, tint 0.3, rate 0.6", "digits, tint 1.0, rate 0.6"), "from the truth"
-SLOW = {"both": 5, "consensus": 3}  # seeds of slow methods
 
 
 class Case(NamedTuple):
@@ -251,7 +250,6 @@ def tasks_of(quick: bool, seeds: int) -> list[Task]:
         for seed in range(1 if quick else seeds)
         if not (quick and name in REAL)
         and not (quick and method in ("consensus", "ComBat", "Harmony"))
-        and seed < SLOW.get(method, seeds)
     ] + [
         Task(
             "mixture",

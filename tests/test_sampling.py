@@ -68,12 +68,12 @@ def test_few_rows_are_all_used(data, whole):
 
 def test_fewer_rows_of_wide_data_are_sampled():
     wide = np.broadcast_to(np.uint8(0), (200_000, 2_000))
-    assert sampling.max_rows(wide[:, :300]) == 100_000
-    assert sampling.max_rows(wide) == 2**25 // 2_000
-    assert sampling.max_rows(np.broadcast_to(np.uint8(0), (200_000, 10**5))) == 10_000
-    assert sampling.max_rows(sparse.csr_array((200_000, 10**5))) == 100_000
+    assert sampling.max_rows(wide[:, :300]) == 20_000
+    assert sampling.max_rows(wide) == 2**24 // 2_000
+    assert sampling.max_rows(np.broadcast_to(np.uint8(0), (200_000, 10**5))) == 5_000
+    assert sampling.max_rows(sparse.csr_array((200_000, 10**5))) == 20_000
     some = sampling.sample_rows(wide, None, 0)
-    assert some.X.shape == (2**25 // 2_000, 2_000)
+    assert some.X.shape == (2**24 // 2_000, 2_000)
 
 
 def test_rows_are_drawn_without_repeats_in_their_order_among_those_that_count(data, few):

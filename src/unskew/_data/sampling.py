@@ -1,7 +1,7 @@
 """Subsampling of rows for diagnostics: all rows, or a random subsample of many.
 
 Diagnostics pass over the rows many times (k-means from ten initializations, pairs of columns,
-plots), and most results are the same for 100,000 rows as for a hundred million. Rows of a file or
+plots), and most results are the same for 20,000 rows as for a hundred million. Rows of a file or
 reader are read once, block by block, and only the subsample is kept.
 """
 
@@ -19,9 +19,9 @@ from .columns import as_frame
 from .tables import TableBlocks, open_source
 from .tiled import bounds_from_sizes
 
-# Maximum number of rows and, for wide dense data, of entries (128 MB in float32) of the subsample;
+# Maximum number of rows and, for wide dense data, of entries (64 MB in float32) of the subsample;
 # but at least MIN_ROWS rows.
-MAX_ROWS, MAX_ENTRIES, MIN_ROWS = 100_000, 2**25, 10_000
+MAX_ROWS, MAX_ENTRIES, MIN_ROWS = 20_000, 2**24, 5_000
 # Fitted attributes with one value per row.
 ROW_ATTRIBUTES = ("labels_", "weights_", "combined_weights_", "confidence_")
 
@@ -47,10 +47,12 @@ class RowSample(NamedTuple):
         return f"Computed on a random subsample of {len(self.a):,} of {self.n:,} rows."
 
 
-def sample_rows(X: Any, sample_weight: Any, seed: Any) -> RowSample:
-    """All rows of a table, matrix, file or reader, or ``max_rows`` rows of positive weight."""
+def sample_rows(X: Any, sample_weight: Any, seed: Any, most: int = MAX_ROWS) -> RowSample:
+    """All rows of a table, matrix, file or reader, or a random subsample of ``most`` rows (fewer
+    of wide data, see ``max_rows``) of positive weight."""
     source = open_source(X)
-    n, most = (count(X if source is None else source) for count in (count_rows, max_rows))
+    n, limit = (count(X if source is None else source) for count in (count_rows, max_rows))
+    most = min(most, limit)
     a = check_weights(sample_weight, n)
     chosen = None
     if n > most:

@@ -34,6 +34,8 @@ from ._model_selection import choose_k, choose_strengths
 
 # Parameters that DCKM does not have.
 OWN = ("n_runs", "max_samples", "n_jobs")
+# Rows of the subsample of each run: with suspects, at least per cluster, and without.
+SUBSAMPLE, SUBSAMPLE_PER_CLUSTER, SUBSAMPLE_ALL_PAIRS = 10_000, 200, 100_000
 # Maximum number of entries of dense rows on which explained variance is computed.
 ENTRIES = 2**25
 # Parameters of DCKM that ConsensusDCKM does not have, with the values used here.
@@ -101,10 +103,11 @@ class ConsensusDCKM(DCKM):
     n_init : int, default=1
         Initializations of each run, of which the lowest objective is kept; with effects, as in
         DCKM.
-    max_samples : int, float in (0, 1] or None, default=100_000
+    max_samples : int, float in (0, 1], "auto" or None, default="auto"
         Number (or share) of rows in the subsample that is drawn for each run and to which the run
-        is fitted; all rows are then labelled and weighted by it. None: all rows. Effects are
-        learned from all rows.
+        is fitted; all rows are then labelled and weighted by it. None: all rows. "auto": 10,000
+        rows and at least 200 per cluster where suspects are named, 100,000 otherwise, where
+        weights are not a function of the row. Effects are learned from all rows.
     tol : float, default=1e-3
         Tolerance of each run. Larger than in DCKM, since the consensus averages over the runs.
     n_jobs : int or None
@@ -177,7 +180,7 @@ class ConsensusDCKM(DCKM):
         effect_ridge=1e-3,
         init="partition",
         n_init=1,
-        max_samples=100_000,
+        max_samples="auto",
         max_iter=100,
         tol=1e-3,
         min_effective_sample_size=None,
@@ -227,7 +230,9 @@ class ConsensusDCKM(DCKM):
         check_number("n_runs", self.n_runs, numbers.Integral, low=1)
         check_option("adjust", self.adjust, ("auto", "weights", "effects", "both"))
         check_option("row_scale", self.row_scale, ("auto", None, "unit"))
-        if self.max_samples is not None:
+        if isinstance(self.max_samples, str):
+            check_option("max_samples", self.max_samples, ("auto",))
+        elif self.max_samples is not None:
             if isinstance(self.max_samples, numbers.Integral):
                 check_number("max_samples", self.max_samples, numbers.Integral, low=1)
             else:
@@ -350,6 +355,9 @@ class ConsensusDCKM(DCKM):
     def _size(self, n: int) -> int:
         if self.max_samples is None:
             return n
+        if isinstance(self.max_samples, str):
+            by_suspects = max(SUBSAMPLE, SUBSAMPLE_PER_CLUSTER * self._K)
+            return min(n, SUBSAMPLE_ALL_PAIRS if self.suspects is None else by_suspects)
         if isinstance(self.max_samples, numbers.Integral):
             return min(n, int(self.max_samples))
         return max(1, round(self.max_samples * n))
@@ -432,10 +440,10 @@ class ConsensusDCKM(DCKM):
             inner._fit_effects(design, init, starts, None)
         self.restarts_ = inner.restarts_
         w, distance, K = inner.combined_weights_, inner._distance, self._K
-        size, present = self._size(design.rows.n), np.flatnonzero(design.a > 0)
+        size = self._size(design.rows.n)
         n_jobs, rows = self._workers(design)
         found = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
-            joblib.delayed(one_kmeans)(rows, distance, w, present, K, init, self.n_init, size, seed)
+            joblib.delayed(one_kmeans)(rows, distance, w, K, init, self.n_init, size, seed)
             for seed in seeds[:-1]
         )
         ess, left = inner.effective_sample_size_, inner.imbalance_
@@ -614,18 +622,24 @@ def predict_run(model: Any, rows: Rows, distance: Any, C: np.ndarray) -> np.ndar
     return model.predict(rows, _kmeans.label(rows, distance, C if own is None else own).e)
 
 
-def one_kmeans(rows, distance, w, present, K, init, n_init, size, seed) -> tuple:
-    """k-means at fixed weights and effects: the best solution, and whether it converged."""
+def one_kmeans(rows, distance, w, K, init, n_init, size, seed) -> tuple:
+    """k-means at fixed weights and effects, on a subsample: the clusters of all rows by the best
+    solution, and whether it converged."""
     rng = np.random.RandomState(seed)
-    own = w
+    few, own = rows, w
     if size < w.size:
-        own = np.zeros(w.size)
         drawn = draw_rows(w, size, rng.randint(2**31 - 1))
-        own[drawn] = w[drawn]
-    with rows.executor:
-        inits = (init_clusters(rows, distance, own, K, init, rng) for _ in range(n_init))
-        solutions = [_kmeans.lloyd(rows, distance, own, clusters) for clusters in inits]
-    return min(solutions, key=lambda solution: float(own @ solution[0].e))
+        few, own = rows.select(drawn), w[drawn]
+        if not isinstance(init, str) and init.ndim == 1:
+            init = init[drawn]
+    with few.executor:
+        inits = (init_clusters(few, distance, own, K, init, rng) for _ in range(n_init))
+        solutions = [_kmeans.lloyd(few, distance, own, clusters) for clusters in inits]
+    clusters, converged = min(solutions, key=lambda solution: float(own @ solution[0].e))
+    if few is not rows:
+        with rows.executor:
+            clusters = _kmeans.label(rows, distance, clusters.C)
+    return clusters, converged
 
 
 def _explained(rows: Rows, distance: Any, w: np.ndarray, K: int) -> Callable[[np.ndarray], float]:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from .._data.tables import TableBlocks, open_source
+from .._data.sampling import sample_rows
+from .._data.tables import open_source
 from .._progress import emit, nested_progress
 from .._validation import check_number, check_option, check_weights
 from ..metrics import silhouette_score
@@ -19,6 +20,8 @@ from ..metrics import silhouette_score
 # Default candidates.
 CLUSTERS = tuple(range(2, 13))
 STRENGTHS = {"suspects": (0.0, 0.1, 0.3, 1.0, 3.0, 10.0), "all pairs": (0.0, 0.05, 0.1, 0.2, 0.5)}
+# Candidates are compared on a random subsample of at most this many rows.
+MAX_SELECTION_ROWS = 10_000
 # Maximum number of rows on which the silhouette is computed.
 MAX_SILHOUETTE_ROWS = 2000
 CRITERIA = ("silhouette", "stability", "tradeoff")
@@ -92,7 +95,8 @@ def choose_k(
 
     A ConsensusDCKM of few runs is fitted for each candidate. The number with the largest silhouette
     is selected, computed in the model's feature space with the learned weights, so that it reflects
-    the clusters of the population and not the sites. (docs/results/defaults.md compares it with
+    the clusters of the population and not the sites. Of more than 10,000 rows a random subsample is
+    used. (docs/results/defaults.md compares it with
     other criteria. A silhouette requires two clusters: 1 is never selected.)
 
     Parameters
@@ -161,7 +165,8 @@ def choose_strengths(
 
     A ConsensusDCKM of few runs is fitted for each candidate. Among the strengths whose silhouette,
     computed in the model's feature space with the learned weights, is within 5 % of the largest,
-    the weakest is selected, because its effective sample size is larger. `unskew.plots.choice`
+    the weakest is selected, because its effective sample size is larger. Of more than 10,000 rows a
+    random subsample is used. `unskew.plots.choice`
     plots the silhouette together with the effective sample size and the remaining imbalance.
     docs/results/defaults.md compares this and other criteria with a fixed strength.
 
@@ -230,6 +235,11 @@ def _choose(
         if other == "n_clusters":
             raise ValueError("n_clusters='auto' should be a number here; select it with choose_k")
         model.set_params(balance_strength=None)
+    seed = model.random_state if isinstance(model.random_state, numbers.Integral) else 0
+    sample = sample_rows(X, sample_weight, seed, MAX_SELECTION_ROWS)
+    X, sample_weight = sample.X, None if sample_weight is None else sample.a
+    if sample.chosen is not None and np.ndim(model.init) == 1:
+        model.set_params(init=np.asarray(model.init)[sample.chosen])
     found = []
     emit("candidate", 0, len(values))
     for value in values:
@@ -257,7 +267,7 @@ def describe(model: Any, X: Any, value: float) -> SelectionCandidate:
     subset = subset[
         np.linspace(0, subset.size - 1, min(MAX_SILHOUETTE_ROWS, subset.size)).astype(np.intp)
     ]
-    rows, distance = _as_fitted(model, X)
+    rows, distance, _ = model._new_rows(X, [])
     F = distance.features(rows.take(subset))
     F = np.asarray(F.toarray() if hasattr(F, "toarray") else F)
     own, weight = labels[subset], w[subset]
@@ -296,12 +306,3 @@ def _count_rows(X: Any) -> int:
     outside = open_source(X)
     shape = getattr(X if outside is None else outside, "shape", None)
     return len(X) if shape is None else int(shape[0])
-
-
-def _as_fitted(model: Any, X: Any) -> tuple[Any, Any]:
-    """Rows of the fit and the distance between them."""
-    outside = open_source(X)
-    if isinstance(outside, TableBlocks):
-        rows = model._as_tiled(outside.matrix(model.encoder_))
-        return rows.with_shift(model._shift), model._distance
-    return model._new_rows(X if outside is None else outside, [])[:2]

@@ -66,7 +66,7 @@ def audit(
         None: one that keeps the 20 most frequent values of a category. Text columns that are
         identifiers are reported and excluded from all other results.
     random_state : int or None
-        Seed of the subsample of data with more than 100,000 rows (fewer if wide); None means 0.
+        Seed of the subsample of data with more than 20,000 rows (fewer if wide); None means 0.
     feature_names : list or None
         Names for the columns of an array; None: column 0, column 1, ...
 

@@ -73,7 +73,7 @@ def compare(
     Parameters
     ----------
     X : pandas, polars or pyarrow table, array, CSR matrix, or a file or reader as in DCKM.fit
-        Data with more than 100,000 rows, or more than 2**25 entries if dense, are subsampled to
+        Data with more than 20,000 rows, or more than 2**24 entries if dense, are subsampled to
         that size at random; ``notes`` reports it.
     n_clusters : int
     suspects, sample_weight, encoder, random_state

@@ -38,7 +38,7 @@ def diagnose(model: Any, X: Any, sample_weight: Any = None, *, against: bool = T
     model : fitted DCKM, ConsensusDCKM or DecorrelationWeights
     X, sample_weight
         The data and design weights of the fit. Data (in memory, a file or a reader) with more
-        than 100,000 rows, or more than 2**25 entries if dense, are subsampled to that size at
+        than 20,000 rows, or more than 2**24 entries if dense, are subsampled to that size at
         random; ``notes`` reports it. Statistics of the weights and sizes of the clusters use all
         rows.
     against : bool, default=True
