@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from . import _commands, _demo
+from . import _commands
 from . import _options as opt
 from ._session import Session, session
 
@@ -69,7 +69,7 @@ def add(body: Callable[[Session], int], parameters: opt.Parameters, *examples: s
     )(command)
 
 
-add(_demo.demo, opt.DEMO, "unskew demo")
+add(_commands.demo, opt.DEMO, "unskew demo")
 add(
     _commands.audit,
     [opt.DATA, *opt.SUSPECTS, *opt.COLUMNS, *opt.REPORT] + [*opt.ENCODING, *opt.SEED, *opt.READING],

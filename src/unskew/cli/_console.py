@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import sys
 import time
@@ -76,12 +75,6 @@ class Terminal:
         for line in captured.get().splitlines():
             console.file.write(line.rstrip() + "\n")
         console.file.flush()
-
-    def print_json(self, content: dict[str, Any]) -> None:
-        """Print a document if --json is given."""
-        if self.as_json:
-            sys.stdout.write(json.dumps(content, indent=2, allow_nan=False, default=str) + "\n")
-            sys.stdout.flush()
 
     @contextlib.contextmanager
     def warnings_as_lines(self) -> Iterator[None]:

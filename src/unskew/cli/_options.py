@@ -26,7 +26,7 @@ def argument(name: str, about: str) -> Parameter:
 
 
 def option(kind: Any, default: Any, about: str, *flags: str, **settings: Any) -> tuple:
-    """An option of a group: its type, its default, its help, and flags besides its name."""
+    """An option of a group: a short flag is used besides its name, long flags instead of it."""
     return kind, default, flags, {"help": about, **settings}
 
 
@@ -45,8 +45,9 @@ def group(panel: str | None, **options: tuple) -> Parameters:
     """Options by name, in a panel of the help page."""
     found = []
     for name, (kind, default, flags, settings) in options.items():
-        own = [] if "--labels" in flags else [f"--{name.replace('_', '-')}"]
-        made = typer.Option(*own, *flags, rich_help_panel=panel, **settings)
+        if not any(each.startswith("--") for each in flags):
+            flags = (f"--{name.replace('_', '-')}", *flags)
+        made = typer.Option(*flags, rich_help_panel=panel, **settings)
         found.append(parameter(name, Annotated[kind, made], default))
     return found
 
@@ -101,7 +102,8 @@ COLUMNS = group(
     "Columns",
     drop=columns("Exclude this column. Repeatable; * matches any characters: --drop 'id*'."),
     keep=columns(
-        "Use these columns (and the suspects) only. Repeatable; * as in --drop.", "--columns"
+        "Use these columns (and the suspects) only. Repeatable; * as in --drop.",
+        *("--keep", "--columns"),
     ),
 )
 IDS = group(
@@ -260,8 +262,6 @@ DEMO = group(
     ),
     rate=option(float, 0.8, "Association of site and kind in the sample, below 1."),
     rows=option(int, 2000, "Number of patients in a sample."),
-    samples=option(
-        int, 3, "Number of simulated samples to average over.", min=1, metavar="NUMBER"
-    ),
+    samples=option(int, 3, "Number of simulated samples to average over.", min=1, metavar="NUMBER"),
     seed=option(int, 0, "Seed of the first sample."),
 )

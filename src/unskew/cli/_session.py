@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import tomllib
@@ -257,7 +258,9 @@ class Session(Terminal):
             "outputs": self.written,
             "warnings": self.warnings,
         }
-        self.print_json(plain(document))
+        if self.as_json:
+            sys.stdout.write(json.dumps(plain(document), indent=2, default=str) + "\n")
+            sys.stdout.flush()
 
 
 def _file_and_column(text: str) -> tuple[str, str]:
