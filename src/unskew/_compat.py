@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,17 @@ except ImportError:  # pragma: no cover - older scikit-learn
 
 # Row-wise inner products by BLAS; None before NumPy 2.0.
 vecdot: Any = getattr(np, "vecdot", None)
+
+
+def installed_versions(*packages: str) -> dict[str, str]:
+    """Version of each of these packages that is installed."""
+    found = {}
+    for package in packages:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
 
 
 def set_num_threads(library: Any, n: int) -> None:

@@ -37,10 +37,22 @@ class ProgressEvent(NamedTuple):
     def __str__(self) -> str:
         if self.phase == "message":
             return self.status
-        of = "" if self.total is None else f" of {self.total}"
-        numbers = ", ".join(f"{name} {value:.6g}" for name, value in self.numbers.items() if value)
-        text = ", ".join(part for part in (numbers, self.status) if part)
-        return f"{self.phase} {self.done}{of}" + (f": {text}" if text else "")
+        text = self.details()
+        return self.step + (f": {text}" if text else "")
+
+    @property
+    def step(self) -> str:
+        """The phase and the count: restart 1 of 10."""
+        return f"{self.phase} {self.done}" + ("" if self.total is None else f" of {self.total}")
+
+    def details(self, form: str = ".6g", most: int | None = None) -> str:
+        """The first `most` numbers that are not 0, and the status."""
+        numbers = [
+            f"{name} {value}" if isinstance(value, int) else f"{name} {value:{form}}"
+            for name, value in self.numbers.items()
+            if value
+        ]
+        return ", ".join([*numbers[:most], *([self.status] if self.status else [])])
 
 
 Listener = Callable[[ProgressEvent], None]

@@ -1,14 +1,16 @@
 """Reading of tables in many formats, and atomic writing of files.
 
-`_text.py` reads csv, tsv and jsonl, `_read.py` the other formats, `_write.py` writes a temporary
-file in the target folder and renames it, so that a partial file is never visible. `_formats.py` has
-the suffixes of both.
+`_text.py` reads csv, tsv and jsonl, `_read.py` the other formats, `_toml.py` options, `_write.py`
+writes a temporary file in the target folder and renames it, so that a partial file is never
+visible. `_formats.py` has the suffixes of both, `_table.py` finds columns by name.
 """
 
 from ._archive import ArchiveError, check_archive, check_npy, check_npz, expansion_limit
-from ._errors import FileError, need, one_line, why
+from ._errors import FileError, nearest, need, one_line, why
 from ._formats import SUFFIXES, stem_of
 from ._read import InputTable, check_options, index_columns, read_table, size_and_digest
+from ._table import Table
+from ._toml import read_toml, toml_line
 from ._write import (
     Content,
     Outputs,
@@ -27,6 +29,7 @@ __all__ = [
     "FileError",
     "InputTable",
     "Outputs",
+    "Table",
     "check_archive",
     "check_npy",
     "check_npz",
@@ -35,14 +38,17 @@ __all__ = [
     "expansion_limit",
     "index_columns",
     "is_special",
+    "nearest",
     "need",
     "one_line",
     "read_table",
+    "read_toml",
     "same_file",
     "size_and_digest",
     "stem_of",
     "table_bytes",
     "table_format",
+    "toml_line",
     "why",
     "write_atomic",
 ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import importlib
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -36,6 +38,12 @@ def need(module: str, extra: str, purpose: str) -> ModuleType:
         raise FileError(
             f"{purpose} needs {error.name}, which is not installed; pip install 'unskew[{extra}]'"
         ) from error
+
+
+def nearest(word: str, words: Sequence[str]) -> str:
+    """; nearest: ... for a message about an unknown name, or an empty string."""
+    close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    return f"; nearest: {close[0]!r}" if close else ""
 
 
 def one_line(error: Any) -> str:

@@ -21,18 +21,16 @@ from . import _text
 from ._archive import ArchiveError, check_npy, check_npz, expansion_limit
 from ._errors import FileError, need, one_line, why
 from ._formats import STANDARD, SUFFIXES, TEXT, TEXT_TABLES, split_name
+from ._table import Table
 
 
 @dataclass(frozen=True)
-class InputTable:
+class InputTable(Table):
     """A table read from a file: a frame, or an array or CSR matrix for matrix formats.
 
     data : polars.DataFrame, ndarray (n, d) or scipy.sparse.csr_array
     names : names of the columns; c0, c1, ... if the file has none
-    name : name of the file in messages
-    format, size, sha256 : of the file as stored (compressed, if it is)
     first_line : line of the first row, None if rows are not lines
-    notes : warnings for the user
     """
 
     data: Any
@@ -52,17 +50,12 @@ class InputTable:
         return not (isinstance(self.data, np.ndarray) or sp.issparse(self.data))
 
     def place(self, row: int) -> str:
-        """Position of a row (counted from 0) for messages."""
         return f"row {row + 1}" if self.first_line is None else f"line {self.first_line + row}"
 
-    def position(self, name: str) -> int:
-        return self.names.index(name)
-
     def column(self, name: str) -> Any:
-        """One column: a polars series, or an array."""
         if self.is_frame:
             return self.data[name]
-        values = self.data[:, [self.position(name)]]
+        values = self.data[:, [self.names.index(name)]]
         return (values.toarray() if sp.issparse(values) else values).ravel()
 
     def select(self, names: list[str]) -> Any:
@@ -73,8 +66,20 @@ class InputTable:
         if not self.is_frame:
             if list(names) == list(self.names):
                 return self.data
-            return self.data[:, [self.position(name) for name in names]]
+            return self.data[:, [self.names.index(name) for name in names]]
         return _plain(self.data.select(names), self.name)
+
+    def _converted(self, X: Any, names: list[str]) -> Any:
+        if not self.is_frame:
+            polars = need("polars", "io", "a table")
+            return polars.DataFrame(X.toarray() if sp.issparse(X) else X, schema=names)
+        for name, kind in X.schema.items():
+            if not kind.is_numeric():
+                raise FileError(
+                    f"{self.name}: column {name!r} has dtype {kind}; the model was fitted to a "
+                    "matrix of numbers"
+                )
+        return X.to_numpy()
 
 
 def read_table(

@@ -14,8 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from .._io import FileError
-from . import _commands, _demo
+from . import _commands
 from . import _options as opt
 from ._session import Session, session
 
@@ -70,7 +69,7 @@ def add(body: Callable[[Session], int], parameters: opt.Parameters, *examples: s
     )(command)
 
 
-add(_demo.demo, opt.DEMO, "unskew demo")
+add(_commands.demo, opt.DEMO, "unskew demo")
 add(
     _commands.audit,
     [opt.DATA, *opt.SUSPECTS, *opt.COLUMNS, *opt.REPORT] + [*opt.ENCODING, *opt.SEED, *opt.READING],
@@ -112,33 +111,29 @@ add(
 
 
 def run(arguments: list[str]) -> int:
+    """Run a command and return its exit code; an error of usage is one line."""
     try:
         with exit_on_sigterm():
             code = app(arguments or ["--help"], prog_name="unskew", standalone_mode=False)
             return code if isinstance(code, int) else 0
     except UsageError as error:
-        context = getattr(error, "ctx", None)
-        path = context.command_path if context is not None else "unskew"
-        sys.stderr.write(f"{path}: {_usage_message(error)} (see {path} --help)\n")
-        return 2
-    except FileError as error:  # from --config, read while options are parsed
         if "--debug" in arguments:
             traceback.print_exc()
-        sys.stderr.write(f"unskew: {error}\n")
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "unskew"
+        sys.stderr.write(f"{path}: {_usage_message(error, context)} (see {path} --help)\n")
         return 2
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("unskew: stopped by Ctrl-C\n")
         return 130
 
 
-def _usage_message(error: Any) -> str:
+def _usage_message(error: Any, context: Any) -> str:
     """The message in one line, after the name of the config file if the value comes from it."""
     words = " ".join(error.format_message().split())
-    context, parameter = error.ctx, getattr(error, "param", None)
-    if context is None or parameter is None:
-        return words
-    source = context.get_parameter_source(parameter.name)
-    from_file = source is not None and source.name == "DEFAULT_MAP"
+    parameter = getattr(error, "param", None)
+    source = context and parameter and context.get_parameter_source(parameter.name)
+    from_file = source and source.name == "DEFAULT_MAP"
     return f"{context.params.get('config')}: {words}" if from_file else words
 
 

@@ -1,4 +1,4 @@
-"""The commands fit, predict, weigh, audit and compare. Each returns an exit code.
+"""The commands demo, audit, fit, predict, weigh and compare. Each returns an exit code.
 
 `_app.py` says which options a command has; their values are in `Session.options`.
 """
@@ -9,21 +9,84 @@ import time
 from typing import Any
 
 import numpy as np
+from rich.console import Group
 
+from .._data.block_table import BlockTable
 from .._io import FileError
-from . import _tables
-from ._block_table import BlockTable
-from ._inputs import (
-    Study,
-    for_model,
-    make_encoder,
-    make_estimator,
-    make_study,
-    named,
-    one,
-    row_names,
+from ..report._terminal import (
+    facts,
+    show_audit,
+    show_comparison,
+    show_fit,
+    show_scores,
+    verdict_line,
 )
+from ._inputs import Study, for_model, make_encoder, make_estimator, make_study, named, row_names
 from ._session import Session
+
+# Above this share of remaining imbalance, --adjust both is suggested.
+MUCH_LEFT = 0.3
+HINT = (
+    "much of the imbalance remains; --adjust both also removes the effects of the suspects on "
+    "other columns"
+)
+EXPLANATION = (
+    "\nDropping the column does not help, because 36 other columns depend on the site. "
+    "Regressing it out also removes part of the kinds, which shows in the sample.\n"
+    "Effective size: effective sample size as a share of the rows. Imbalance left: remaining "
+    "share of the association between site and the other columns.\n"
+)
+
+
+def demo(run: Session) -> int:
+    """Compare eight methods on simulated data with one biased column.
+
+    Patients of four kinds at four sites. Site and kind are associated in the sample and
+    independent in the population; 40 columns depend on the kind, 36 on the site. Only the site is
+    named as a suspect.
+    """
+    from ..diagnostics import diagnose
+    from ..diagnostics._simulated import MethodScores, score_methods
+    from ..simulate import make_site_footprint
+
+    rate, rows, samples, seed = (run.options[n] for n in ("rate", "rows", "samples", "seed"))
+    begin, results = time.monotonic(), []
+    with run.outputs(record=False):
+        for i in range(samples):
+            with run.step("demo", f"sample {i + 1} of {samples}: simulating, eight methods"):
+                data = make_site_footprint(rows, rate=rate, random_state=seed + i)
+                scores, model, frame = score_methods(data, seed + i)
+            results.append(scores)
+        with run.step("demo", "computing diagnostics"):
+            diagnosed = diagnose(model, frame)
+        run.write_report(diagnosed)
+    means = {
+        method: MethodScores(*map(_mean, zip(*(scores[method] for scores in results))))
+        for method in results[0]
+    }
+    seconds = time.monotonic() - begin
+    of = f"mean of {samples} samples" if samples > 1 else "one sample"
+    before = (
+        f"{rows:,} patients, 4 kinds, 4 sites. Site and kind are associated in the "
+        f"sample (rate {rate:g}) and independent in the population. Only `site` is named.\n"
+        f"Agreement with the true kinds (adjusted Rand index, 1 = perfect), {of}:\n"
+    )
+    verdict = verdict_line(diagnosed.verdict)
+    ending = facts(("verdict", verdict), ("time", f"{seconds:.0f} s"))
+    run.show_result(
+        Group(before, show_scores(means), EXPLANATION, ending),
+        rows=rows,
+        rate=rate,
+        samples=samples,
+        methods=[{"method": name, **scores._asdict()} for name, scores in means.items()],
+        verdict=diagnosed.verdict,
+        seconds=round(seconds, 1),
+    )
+    return 0
+
+
+def _mean(values: tuple) -> Any:
+    return None if None in values else float(np.mean(values))
 
 
 def fit(run: Session) -> int:
@@ -34,12 +97,10 @@ def fit(run: Session) -> int:
     """
     from .. import DCKM, ConsensusDCKM
 
-    runs, checkpoint = run.options["runs"], run.options["checkpoint"]
-    if runs < 0:
-        raise FileError(f"--runs {runs} should be >= 0")
+    runs = run.options["runs"]
     if run.options["clusters"] == "auto" and not runs:
         raise FileError("--clusters auto needs several runs; add --runs 20")
-    if runs and checkpoint is not None:
+    if runs and run.options["checkpoint"] is not None:
         raise FileError("--checkpoint should not be given with --runs; it is for a single fit")
     return _fit(run, ConsensusDCKM if runs else DCKM)
 
@@ -51,7 +112,7 @@ def weigh(run: Session) -> int:
     """
     from .. import DecorrelationWeights
 
-    if run.options["weights"] is None and not run.options["json"]:
+    if run.options["weights"] is None and not run.as_json:
         run.options["weights"] = "-"
     return _fit(run, DecorrelationWeights)
 
@@ -66,41 +127,83 @@ def _fit(run: Session, kind: Any) -> int:
         estimator = make_estimator(kind, study, _resolve_adjust(run, study))
         table, begin = study.table, time.monotonic()
         if isinstance(table, BlockTable) and table.is_decoded_often(len(study.names)):
-            run.terminal.note(
-                f"{table.name} is decoded anew in each pass; --cache FOLDER does it once"
-            )
+            run.note(f"{table.name} is decoded anew in each pass; --cache FOLDER does it once")
         with run.step(table.name, "fitting", progress=True):
             estimator.fit(study.X, sample_weight=study.sample_weight)
-        seconds = time.monotonic() - begin
-        found = _diagnose(run, study, estimator)
+        seconds, shown = time.monotonic() - begin, named(estimator, study)
+        found = _diagnose(run, study, shown)
         _write_fit(run, study, estimator)
         run.write_report(found)
     failed = _failed_checks(run, estimator, found)
-    shown = named(estimator, study)
-    run.terminal.show(_tables.fit_summary(study, shown, found, seconds, run.written))
-    for sentence in failed:
-        run.terminal.error(f"check failed: {sentence}")
-    result = _tables.fitted(shown, seconds)
+    result = _fitted(shown, seconds)
     if run.verb == "weigh" and run.options["weights"] is None:
-        result["weights"] = estimator.weights_.tolist()
-    run.document(
-        data=_tables.described(study, estimator),
+        result["weights"] = estimator.weights_
+    data = _described(study, estimator)
+    run.show_result(
+        show_fit(shown, found, data, seconds, _hint(study, estimator)),
+        data=data,
         result=result,
-        verdict=None if found is None else _tables.plain(found.verdict),
+        verdict=None if found is None else found.verdict,
         checks_failed=failed,
     )
+    for sentence in failed:
+        run.error(f"check failed: {sentence}")
     return 1 if failed else 0
+
+
+def _described(study: Study, estimator: Any) -> dict[str, Any]:
+    encoder = getattr(estimator, "encoder_", None)
+    return {
+        "rows": len(study.table),
+        "design_weights": study.sample_weight is not None,
+        "columns": study.names,
+        "kinds": {} if encoder is None else encoder.kinds_,
+        "ignored": {} if encoder is None else {k: str(v) for k, v in encoder.ignored_.items()},
+        "suspects": [s if isinstance(s, str) else study.names[s] for s in study.suspects or ()],
+    }
+
+
+def _fitted(estimator: Any, seconds: float) -> dict[str, Any]:
+    result = {
+        "effective_size": estimator.effective_sample_size_,
+        "kish_size": estimator.kish_size_,
+        "imbalance_before": estimator.initial_imbalance_,
+        "imbalance_after": estimator.imbalance_,
+        "objective": estimator.objective_,
+        "iterations": estimator.n_iter_,
+        "status": estimator.status_,
+        "seconds": round(seconds, 3),
+    }
+    if hasattr(estimator, "stability_"):
+        result |= {
+            "runs": estimator.n_runs,
+            "voting_runs": sum(run["votes"] for run in estimator.runs_),
+            "n_clusters": estimator.n_clusters_,
+            "stability": estimator.stability_,
+            "confidence": estimator.confidence_.mean(),
+            "choice": estimator.choice_,  # selection of n_clusters; None if it was given
+        }
+    if hasattr(estimator, "labels_"):
+        result["clusters"] = estimator.cluster_summary_
+    return result
+
+
+def _hint(study: Study, estimator: Any) -> str:
+    """Advice if only weights were used and much of the imbalance remains."""
+    if not study.suspects or getattr(estimator, "adjust", None) != "weights":
+        return ""
+    dense = not hasattr(study.X, "tocsr")  # effects would make a sparse matrix dense
+    left = dense and estimator.imbalance_ > MUCH_LEFT * estimator.initial_imbalance_ > 0
+    return HINT if left else ""
 
 
 def _resolve_adjust(run: Session, study: Study) -> dict[str, Any]:
     """The options, with --adjust auto replaced for a single fit: there it means weights."""
     options = run.options
-    if options.get("adjust") != "auto":
-        return options
-    if not options.get("runs"):
+    if options.get("adjust") == "auto" and not options.get("runs"):
         return options | {"adjust": "weights"}
-    if study.suspects and not hasattr(study.X, "tocsr"):
-        run.terminal.note(
+    if options.get("adjust") == "auto" and study.suspects and not hasattr(study.X, "tocsr"):
+        run.note(
             "--adjust auto means both with --runs and --suspect: weights, and effects of the "
             "suspects are removed"
         )
@@ -109,13 +212,13 @@ def _resolve_adjust(run: Session, study: Study) -> dict[str, Any]:
 
 def _diagnose(run: Session, study: Study, estimator: Any) -> Any:
     """Diagnostics; skipped with --quiet if no report, check or JSON needs them."""
-    if run.options["quiet"] and not any(run.options[n] for n in ("report", "fail_on", "json")):
+    if run.quiet and not any(run.options[name] for name in ("report", "fail_on", "json")):
         return None
     from ..diagnostics import diagnose
 
     words = "comparing with k-means" if hasattr(estimator, "labels_") else "computing diagnostics"
     with run.step(study.table.name, words):
-        return diagnose(named(estimator, study), study.X, study.sample_weight)
+        return diagnose(estimator, study.X, study.sample_weight)
 
 
 def _write_fit(run: Session, study: Study, estimator: Any) -> None:
@@ -156,13 +259,13 @@ def predict(run: Session) -> int:
     from .. import load
 
     options = run.options
-    if options["labels"] is None and options["weights"] is None and not options["json"]:
+    if options["labels"] is None and options["weights"] is None and not run.as_json:
         options["labels"] = "-"
     with run.outputs(("labels", "weights"), record=False):
         estimator = load(options["model"])
         table = run.read_data()
         X = for_model(table, estimator, options)
-        ids = row_names(table, one(table, options["id"], "--id"))
+        ids = row_names(table, table.check_name(options["id"], "--id"))
         found = learned = None
         with run.step(table.name, "predicting"):
             if hasattr(estimator, "predict"):
@@ -176,13 +279,13 @@ def predict(run: Session) -> int:
         run.write_table("labels", ids, cluster=found)
         run.write_table("weights", ids, weight=learned)
     result: dict[str, Any] = {"rows": len(table)}
+    clusters = ""
     if found is not None:
-        sizes = np.bincount(found, minlength=estimator._K)
-        result["sizes"] = sizes.tolist()
-        run.terminal.show(_tables.predicted(table, sizes, run.written))
+        result["sizes"] = np.bincount(found, minlength=estimator._K)
+        clusters = ", ".join(f"{k}: {size:,}" for k, size in enumerate(result["sizes"]))
         if options["labels"] is None:
-            result["labels"] = found.tolist()
-    run.document(result=result)
+            result["labels"] = found
+    run.show_result(facts(("rows", f"{len(table):,}"), ("clusters", clusters)), result=result)
     return 0
 
 
@@ -206,8 +309,7 @@ def audit(run: Session) -> int:
                 feature_names=study.feature_names,
             )
         run.write_report(found)
-    run.terminal.show(_tables.audit_summary(found, run.written))
-    run.document(audit=_tables.plain(found))
+    run.show_result(show_audit(found), audit=found)
     return 0
 
 
@@ -221,7 +323,7 @@ def compare(run: Session) -> int:
 
     with run.outputs():
         study = make_study(run.read_data(), run.options)
-        labels = run.read_labels(len(study))
+        labels = run.read_labels(len(study.table))
         model = make_estimator(DCKM, study, _resolve_adjust(run, study))
         with run.step(study.table.name, "fitting each method", progress=True):
             found = diagnostics.compare(
@@ -233,6 +335,5 @@ def compare(run: Session) -> int:
                 **model.get_params(deep=False),
             )
         run.write_report(found)
-    run.terminal.show(_tables.comparison_summary(found, run.written))
-    run.document(comparison=_tables.plain(found))
+    run.show_result(show_comparison(found), comparison=found)
     return 0

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import difflib
-import json
 import os
 import platform
-import tomllib
+from collections.abc import Callable
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from .._io import FileError, why
+from .._compat import installed_versions
+from .._io import FileError, Table, nearest, read_toml, toml_line
 
 # Options whose paths are relative to the folder of the file.
 PATHS = ("data", "report", "labels", "other_labels", "weights", "model", "checkpoint", "cache")
-MAX_BYTES = 2**20
 RECORD = "record"  # the table of a run file that describes the run; not an option
 # Options that do not affect the result.
 NOT_RECORDED = ("config", "json", "quiet", "debug")
-
-
-def nearest(word: str, words: list[str]) -> str:
-    """'; nearest: ...' for a message, or an empty string."""
-    close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
-    return f"; nearest: {close[0]!r}" if close else ""
 
 
 def by_key(context: typer.Context) -> dict[str, Any]:
@@ -40,9 +31,16 @@ def by_key(context: typer.Context) -> dict[str, Any]:
 
 
 def use_config(context: typer.Context, path: str | None) -> str | None:
-    """Read --config, before all other options, and use its values as their defaults."""
-    if path is None or context.resilient_parsing:
-        return path
+    """Callback of --config, which is read before all other options: its values are defaults."""
+    if path is not None and not context.resilient_parsing:
+        try:
+            _set_defaults(context, path)
+        except FileError as error:
+            raise typer.BadParameter(str(error)) from error
+    return path
+
+
+def _set_defaults(context: typer.Context, path: str) -> None:
     verb, given = context.command.name, read_toml(path)
     record = given.pop(RECORD, {})
     if not isinstance(record, dict):
@@ -52,15 +50,12 @@ def use_config(context: typer.Context, path: str | None) -> str | None:
     known = {key: p for key, p in by_key(context).items() if key not in ("config", "help")}
     values: dict[str, Any] = {}
     for key, value in given.items():
-        name = key.replace("_", "-")
+        name, where = key.replace("_", "-"), f"{path}: {key!r}"
         if name not in known:
-            raise FileError(
-                f"{path}: {key!r} is not an option of {verb}{nearest(name, list(known))}"
-            )
+            raise FileError(f"{where} is not an option of {verb}{nearest(name, list(known))}")
         parameter = known[name]
         if parameter.name in values:
             raise FileError(f"{path}: {name!r} is given twice")
-        where = f"{path}: {key!r}"
         if getattr(parameter, "is_flag", False):
             if not isinstance(value, bool):
                 raise FileError(f"{where} = {value!r} should be true or false")
@@ -68,31 +63,11 @@ def use_config(context: typer.Context, path: str | None) -> str | None:
             value = [_plain(v, where) for v in (value if isinstance(value, list) else [value])]
         else:
             value = _plain(value, where)
-        if parameter.name in PATHS and value != "-":
-            folder = os.path.dirname(path)
-            if isinstance(value, list):
-                value = [os.path.join(folder, str(one)) for one in value]
-            else:
-                value = os.path.join(folder, str(value))
+        if parameter.name in PATHS:
+            value = _each_path(value, lambda p: os.path.join(os.path.dirname(path), str(p)))
         values[parameter.name] = value
     context.default_map = {**(context.default_map or {}), **values}
     context.meta["unskew.record"] = record
-    return path
-
-
-def read_toml(path: str) -> dict[str, Any]:
-    try:
-        with open(path, "rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise FileError(f"{path}: has more than {MAX_BYTES:,} bytes, too many for a config")
-        return tomllib.loads(content.decode("utf-8"))
-    except OSError as error:
-        raise FileError(f"{path}: {why(error)}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FileError(f"{path}: is not TOML: {error}") from error
-    except RecursionError:
-        raise FileError(f"{path}: is not a config: its values are nested too deeply") from None
 
 
 def _plain(value: Any, where: str) -> Any:
@@ -102,20 +77,21 @@ def _plain(value: Any, where: str) -> Any:
     return str(value) if isinstance(value, float) else value
 
 
+def _each_path(value: Any, change: Callable[[Any], str]) -> Any:
+    if isinstance(value, list):
+        return [change(one) for one in value]
+    return value if value == "-" else change(value)
+
+
 # ---------------------------------------------------------------------------- the record of a run
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in ("unskew", "numpy", "scipy", "scikit-learn", "narwhals", "polars", "skops"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    packages = ("unskew", "numpy", "scipy", "scikit-learn", "narwhals", "polars", "skops")
+    return {"python": platform.python_version(), **installed_versions(*packages)}
 
 
-def inputs_record(tables: list[Any]) -> list[dict[str, Any]]:
+def inputs_record(tables: list[Table]) -> list[dict[str, Any]]:
     return [{"file": t.name, "size": t.size, "sha256": t.sha256} for t in tables]
 
 
@@ -126,42 +102,22 @@ def options_as_toml(values: dict[str, Any], folder: Path) -> str:
         if value is None or value is False:
             lines.append(f"# {key} is not set")
             continue
-        if key in PATHS and isinstance(value, list):
-            value = [Path(os.path.relpath(one, folder)).as_posix() for one in value]
-        elif key in PATHS and value != "-":
-            value = Path(os.path.relpath(value, folder)).as_posix()
-        lines.append(_line(key, value))
+        if key in PATHS:
+            value = _each_path(value, lambda p: Path(os.path.relpath(p, folder)).as_posix())
+        lines.append(toml_line(key, value))
     return "\n".join(lines)
 
 
-def run_text(verb: str, values: dict[str, Any], tables: list[Any], folder: Path) -> str:
+def run_text(verb: str, values: dict[str, Any], tables: list[Table], folder: Path) -> str:
     """The run as TOML: each option, and inputs and versions in [record]."""
     lines = [
         f"# A run of unskew; to repeat it: unskew {verb} --config THIS_FILE",
         options_as_toml(values, folder),
-        *("", f"[{RECORD}]", _line("verb", verb)),
-        _line("time", datetime.now(UTC).isoformat(timespec="seconds")),
+        *("", f"[{RECORD}]", toml_line("verb", verb)),
+        toml_line("time", datetime.now(UTC).isoformat(timespec="seconds")),
         *("", f"[{RECORD}.versions]"),
-        *(_line(package, version) for package, version in versions().items()),
+        *(toml_line(package, version) for package, version in versions().items()),
     ]
     for entry in inputs_record(tables):
-        lines += ["", f"[[{RECORD}.inputs]]", *(_line(k, v) for k, v in entry.items())]
+        lines += ["", f"[[{RECORD}.inputs]]", *(toml_line(k, v) for k, v in entry.items())]
     return "\n".join(lines) + "\n"
-
-
-def _line(key: str, value: Any) -> str:
-    # Strings, lists and true of JSON are those of TOML, but for the character DEL and inf.
-    text = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
-    return f"{key} = {text}".replace("\x7f", "\\u007f")
-
-
-def changed_inputs(record: dict[str, Any], table: Any) -> list[str]:
-    """A warning if the input differs from that of the recorded run."""
-    before = {os.path.basename(e["file"]): e["sha256"] for e in record.get("inputs", [])}
-    digest = before.get(os.path.basename(table.name), table.sha256)
-    if digest == table.sha256:
-        return []
-    return [
-        f"{table.name}: is not the file of the recorded run (SHA-256 {table.sha256[:12]}... "
-        f"instead of {digest[:12]}...)"
-    ]

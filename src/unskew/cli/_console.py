@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import sys
 import time
@@ -77,12 +76,6 @@ class Terminal:
             console.file.write(line.rstrip() + "\n")
         console.file.flush()
 
-    def document(self, content: dict[str, Any]) -> None:
-        """Print the JSON document if --json is given."""
-        if self.as_json:
-            sys.stdout.write(json.dumps(content, indent=2, allow_nan=False, default=str) + "\n")
-            sys.stdout.flush()
-
     @contextlib.contextmanager
     def warnings_as_lines(self) -> Iterator[None]:
         """Print each UserWarning as one line; other categories of warnings are ignored."""
@@ -108,22 +101,20 @@ class Terminal:
         """Show the events of a computation: bars on a terminal, else lines."""
         if self.quiet:
             yield
-            return
-        with contextlib.ExitStack() as stack:
-            listener: Any = LineProgress(self)
-            if self.errors.is_terminal:
-                bars = Progress(
-                    SpinnerColumn(),
-                    TextColumn("{task.description}", markup=False),
-                    BarColumn(bar_width=24),
-                    TimeElapsedColumn(),
-                    TextColumn("{task.fields[text]}", markup=False),
-                    console=self.errors,
-                    transient=True,
-                )
-                listener = BarProgress(stack.enter_context(bars), words)
-            stack.enter_context(on_progress(listener))
-            yield
+        elif not self.errors.is_terminal:
+            with on_progress(LineProgress(self)):
+                yield
+        else:
+            columns = (
+                SpinnerColumn(),
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=24),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[text]}", markup=False),
+            )
+            bars = Progress(*columns, console=self.errors, transient=True)
+            with bars, on_progress(BarProgress(bars, words)):
+                yield
 
 
 class BarProgress:
@@ -142,13 +133,12 @@ class BarProgress:
             self.bars.remove_task(self.rows.pop()[1])
         if self.rows[-1][0] < event.depth:
             self.rows.append((event.depth, self.bars.add_task("", total=None, text="")))
-        of = "" if event.total is None else f" of {event.total}"
         self.bars.update(
             self.rows[-1][1],
-            description="  " * event.depth + f"{event.phase} {event.done}{of}",
+            description="  " * event.depth + event.step,
             completed=event.done,
             total=event.total,
-            text=_short_text(event),
+            text=event.details(".3f", most=4),
         )
 
 
@@ -162,54 +152,41 @@ class LineProgress:
         announced = event.done == 0 and event.phase != "message"
         late = time.monotonic() - self.last > PLAIN_EVERY
         inner = event.depth > 0 or event.phase == "iteration"
-        if announced or (inner and not late):
-            return
-        self.last = time.monotonic()
-        self.terminal.note(str(event))
+        if not announced and (late or not inner):
+            self.last = time.monotonic()
+            self.terminal.note(str(event))
 
 
-def _short_text(event: ProgressEvent) -> str:
-    """Numbers that are not 0, with three decimals, and the status."""
-    numbers = [
-        f"{name} {value}" if isinstance(value, int) else f"{name} {value:.3f}"
-        for name, value in event.numbers.items()
-        if value
-    ]
-    return ", ".join([*numbers[:4], *([event.status] if event.status else [])])
-
-
-# Options whose parameter in the library has another name.
-PARAMETERS = {
-    "clusters": "n_clusters",
-    "runs": "n_runs",
-    "bins": "n_bins",
-    "threads": "n_threads",
-    "seed": "random_state",
-    "margin": "margins",
-    "suspect": "suspects",
-    "weight_column": "sample_weight",
+# Parameters of the library and the options that set them.
+OPTIONS = {
+    "n_clusters": "clusters",
+    "n_runs": "runs",
+    "n_bins": "bins",
+    "n_threads": "threads",
+    "random_state": "seed",
+    "margins": "margin",
+    "suspects": "suspect",
+    "sample_weight": "weight_column",
 }
 SAME_NAME = (
     "min_effective_sample_size", "balance_strength", "spread_strength", "max_categories",
-    "cluster_on", "adjust", "n_init", "max_iter", "number_scale", "tol", "checkpoint", "cache",
+    "cluster_on", "adjust", "n_init", "max_iter", "number_scale", "tol", "max_bytes", "checkpoint",
+    "cache",
 )  # fmt: skip
-OPTIONS = {parameter: option for option, parameter in PARAMETERS.items()}
 # Parameters whose names are also plain words: only those followed by = or [ are replaced.
 PLAIN_WORDS = ("margins", "suspects", "checkpoint", "cache")
 _NAMES = "|".join(name for name in (*OPTIONS, *SAME_NAME) if name not in PLAIN_WORDS)
-_PARAMETER = re.compile(rf"(?<![\w-])(?:({_NAMES})\b(=?)|({'|'.join(PLAIN_WORDS)})(?:(=)|(?=\[)))")
+_PARAMETER = re.compile(rf"(?<![\w-])(?:({_NAMES})\b|({'|'.join(PLAIN_WORDS)})(?=[=[]))(=?)")
 
 
 def in_flags(text: str) -> str:
     """Replace parameter names in a message of the library by command-line flags."""
-    text = text.replace("with strict=True a category", "with --strict a category")
     text = re.sub(r"\bcolumn ('[^']*'|\"[^\"]*\") of X\b", r"column \1", text)
     text = text.replace(" (resume=False overwrites it)", "")
-    text = text.replace("increase max_bytes to read it", "increase --max-bytes to read it")
+    text = text.replace("with strict=True", "with --strict")
 
     def flag(found: re.Match[str]) -> str:
-        name = found[1] or found[3]
-        equals = " " if found[2] or found[4] else ""
-        return f"--{OPTIONS.get(name, name).replace('_', '-')}{equals}"
+        name = found[1] or found[2]
+        return f"--{OPTIONS.get(name, name).replace('_', '-')}{' ' if found[3] else ''}"
 
     return _PARAMETER.sub(flag, text)

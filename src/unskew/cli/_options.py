@@ -5,30 +5,29 @@ A group is a list of parameters of a function, as typer reads them from a signat
 
 from __future__ import annotations
 
-import inspect
 from functools import partial
+from inspect import Parameter
 from typing import Annotated, Any, Literal
 
 import typer
 
 from ._config import use_config
 
-Parameters = list[inspect.Parameter]
+Parameters = list[Parameter]
 
 
-def parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, keyword, default=default, annotation=kind)
+def parameter(name: str, kind: Any, default: Any = Parameter.empty) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def argument(name: str, about: str) -> inspect.Parameter:
+def argument(name: str, about: str) -> Parameter:
     made = typer.Argument(metavar=name.upper(), help=about, show_default=False)
     return parameter(name, Annotated[str, made])
 
 
 def option(kind: Any, default: Any, about: str, *flags: str, **settings: Any) -> tuple:
-    """An option of a group; without flags, its flag is its name."""
-    return kind, default, partial(typer.Option, *flags, help=about, **settings)
+    """An option of a group: a short flag is used besides its name, long flags instead of it."""
+    return kind, default, flags, {"help": about, **settings}
 
 
 flag = partial(option, bool, False)
@@ -44,10 +43,13 @@ word = partial(option, metavar="WORD")
 
 def group(panel: str | None, **options: tuple) -> Parameters:
     """Options by name, in a panel of the help page."""
-    return [
-        parameter(name, Annotated[kind, make(rich_help_panel=panel)], default)
-        for name, (kind, default, make) in options.items()
-    ]
+    found = []
+    for name, (kind, default, flags, settings) in options.items():
+        if not any(each.startswith("--") for each in flags):
+            flags = (f"--{name.replace('_', '-')}", *flags)
+        made = typer.Option(*flags, rich_help_panel=panel, **settings)
+        found.append(parameter(name, Annotated[kind, made], default))
+    return found
 
 
 def number_or_auto(value: Any) -> Any:
@@ -62,14 +64,14 @@ def number_or_auto(value: Any) -> Any:
 DATA = argument("data", "A table; - is standard input.")
 MODEL_FILE = argument("model", "File of fit --model or weigh --model.")
 
-CLUSTERS = group(None, clusters=option(int, 8, "Number of clusters.", "--clusters", "-k"))
+CLUSTERS = group(None, clusters=option(int, 8, "Number of clusters.", "-k"))
 CLUSTERS_OR_AUTO = group(
     None,
     clusters=option(
         str,
         "8",
         "Number of clusters; auto: selected from 2 to 12 (with --runs).",
-        *("--clusters", "-k"),
+        "-k",
         metavar="NUMBER",
         parser=number_or_auto,
     ),
@@ -81,6 +83,8 @@ RUNS = group(
         0,
         "Number of runs of a consensus (20 is a good value), which gives more stable clusters and "
         "a confidence for each row. 0: one fit with --n-init initializations.",
+        min=0,
+        metavar="NUMBER",
     ),
 )
 SUSPECTS = group(
@@ -88,11 +92,10 @@ SUSPECTS = group(
     suspect=columns(
         "Nuisance (batch) column through which the bias came in: site, scanner, channel. "
         "Repeatable; * as in --drop. Without suspects all pairs of columns are decorrelated.",
-        *("--suspect", "-s"),
+        "-s",
     ),
     weight_column=column(
-        "Design weights: weight 2 equals the row twice, weight 0 an absent row.",
-        *("--weight-column", "-w"),
+        "Design weights: weight 2 equals the row twice, weight 0 an absent row.", "-w"
     ),
 )
 COLUMNS = group(
@@ -158,9 +161,7 @@ ENCODING = group(
     max_categories=integer(
         "Keep at most this many values of a category and pool the others (default: 50)."
     ),
-    strict=flag(
-        "Stop at text columns that would be pooled or left out as identifiers.", "--strict"
-    ),
+    strict=flag("Stop at text columns that would be pooled or left out as identifiers."),
     category=columns("Treat this numeric column as categorical. Repeatable; * as in --drop."),
     number_scale=word(
         Literal["robust", "sd", "none"],
@@ -175,7 +176,7 @@ READING = group(
         "csv, tsv, jsonl, parquet, feather, npy, npz, mat or svmlight. Default: by the suffix; csv "
         "for standard input."
     ),
-    no_header=flag("The first line is data; columns are named c0, c1, ...", "--no-header"),
+    no_header=flag("The first line is data; columns are named c0, c1, ..."),
     separator=text(
         "Separator of csv. Default: the most frequent of , ; and tab in the first line."
     ),
@@ -193,7 +194,6 @@ READING = group(
     blocks=flag(
         "For data larger than memory: read parquet or npy block by block in each pass. Always used "
         "for a folder of parquet files.",
-        "--blocks",
     ),
     cache=text(
         "Folder that caches encoded blocks of parquet between passes, which is many times faster "
@@ -251,20 +251,17 @@ RUN = group(
         is_eager=True,
         callback=use_config,
     ),
-    json=flag("One JSON document on standard output.", "--json"),
-    quiet=flag("Print errors only.", "--quiet", "-q"),
-    debug=flag("Show the traceback of an error.", "--debug"),
+    json=flag("One JSON document on standard output."),
+    quiet=flag("Print errors only.", "-q"),
+    debug=flag("Show the traceback of an error."),
 )
 DEMO = group(
     None,
     report=option(
-        str,
-        "unskew-demo.html",
-        "Report of the last fit: .html, .md or .json.",
-        metavar="FILE",
+        str, "unskew-demo.html", "Report of the last fit: .html, .md or .json.", metavar="FILE"
     ),
     rate=option(float, 0.8, "Association of site and kind in the sample, below 1."),
     rows=option(int, 2000, "Number of patients in a sample."),
-    samples=option(int, 3, "Number of simulated samples to average over."),
+    samples=option(int, 3, "Number of simulated samples to average over.", min=1, metavar="NUMBER"),
     seed=option(int, 0, "Seed of the first sample."),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import tomllib
@@ -13,22 +14,23 @@ from typing import Any
 
 import typer
 
+from .._data.block_table import open_table
 from .._io import (
     Content,
     FileError,
     Outputs,
+    Table,
     is_special,
     need,
     read_table,
+    read_toml,
     same_file,
     stem_of,
     table_bytes,
     table_format,
 )
 from . import _config
-from ._block_table import Table
 from ._console import Terminal, in_flags
-from ._inputs import one, read
 
 # Options that name output files.
 OUTPUTS = ("model", "checkpoint", "report", "labels", "weights")
@@ -39,7 +41,7 @@ def session(context: typer.Context) -> Iterator[Session]:
     """Run a command: an error becomes one line and an exit code; --debug adds the traceback."""
     run = Session(context)
     try:
-        with run.terminal.warnings_as_lines():
+        with run.warnings_as_lines():
             yield run
     except BrokenPipeError:
         # The reader of the output was closed (| head). The rest of the buffer is discarded.
@@ -47,19 +49,19 @@ def session(context: typer.Context) -> Iterator[Session]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(141) from None
     except KeyboardInterrupt:
-        run.terminal.error("stopped by Ctrl-C")
+        run.error("stopped by Ctrl-C")
         raise typer.Exit(130) from None
     except SystemExit as error:  # see _app.exit_on_sigterm
-        run.terminal.error("terminated by SIGTERM")
+        run.error("terminated by SIGTERM")
         raise typer.Exit(int(error.code or 0)) from None
     except Exception as error:
         if run.options["debug"]:
             traceback.print_exc()
-        run.terminal.error(_in_words(error, run.options["debug"]))
+        run.error(_in_words(error))
         raise typer.Exit(2) from None
 
 
-def _in_words(error: Exception, debug: bool) -> str:
+def _in_words(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"{error.name} is not installed; pip install 'unskew[cli]'"
     if isinstance(error, MemoryError):
@@ -68,11 +70,10 @@ def _in_words(error: Exception, debug: bool) -> str:
         return in_flags(str(error))
     if isinstance(error, (OSError, ImportError)):
         return str(error)
-    hint = "" if debug else "; --debug shows the traceback"
-    return f"internal error: {type(error).__name__}: {error}{hint}"
+    return f"internal error: {type(error).__name__}: {error}; --debug shows the traceback"
 
 
-class Session:
+class Session(Terminal):
     """Passed to the steps of a command.
 
     options : dict
@@ -82,7 +83,6 @@ class Session:
     """
 
     def __init__(self, context: typer.Context):
-        self.verb = context.command.name or ""
         self.options: dict[str, Any] = {
             name: (list(value) or None) if isinstance(value, (list, tuple)) else value
             for name, value in context.params.items()
@@ -92,8 +92,8 @@ class Session:
             for key, parameter in _config.by_key(context).items()
             if parameter.name in self.options and parameter.name not in _config.NOT_RECORDED
         }
-        self.terminal = Terminal(
-            self.verb, quiet=self.options["quiet"], as_json=self.options["json"]
+        super().__init__(
+            context.command.name or "", quiet=self.options["quiet"], as_json=self.options["json"]
         )
         self.tables: list[Table] = []
         self.written: dict[str, str] = {}
@@ -102,50 +102,57 @@ class Session:
 
     # --------------------------------------------------------------------------------- inputs
     def read_data(self) -> Table:
-        source = self.options["data"]
-        with self.terminal.working(f"reading {'standard input' if source == '-' else source}"):
-            table = read(source, self.options)
+        given, source = self.options, self.options["data"]
+        reading = {
+            "header": not given["no_header"],
+            "separator": {"\\t": "\t", "tab": "\t"}.get(given["separator"], given["separator"]),
+            "missing": tuple(given["missing"] or ()),
+        }
+        same = ("format", "encoding", "variable", "max_bytes", "blocks", "cache")
+        with self.working(f"reading {'standard input' if source == '-' else source}"):
+            table = open_table(source, **reading, **{name: given[name] for name in same})
+        return self._note_input(table)
+
+    def _note_input(self, table: Table) -> Table:
+        """Add the table to the inputs of the run; warn if it is not that of the recorded run."""
         self.tables.append(table)
-        for note in (*table.notes, *_config.changed_inputs(self._record, table)):
-            self.terminal.warn(note)
+        for note in table.notes:
+            self.warn(note)
+        recorded = {
+            os.path.basename(e["file"]): e["sha256"] for e in self._record.get("inputs", [])
+        }
+        before = recorded.get(os.path.basename(table.name), table.sha256)
+        if before != table.sha256:
+            self.warn(
+                f"{table.name}: is not the file of the recorded run (SHA-256 "
+                f"{table.sha256[:12]}... instead of {before[:12]}...)"
+            )
         return table
 
-    def read_labels(self, n: int) -> dict[str, Any]:
+    def read_labels(self, n: int) -> dict[str, list]:
         """FILE:COLUMN -> labels of the n rows of the data, for each --labels of compare."""
-        found: dict[str, Any] = {}
+        found: dict[str, list] = {}
         for text in self.options["other_labels"] or ():
             path, column = _file_and_column(text)
             table = read_table(path, missing=tuple(self.options["missing"] or ()))
-            self.tables.append(table)
-            for note in (*table.notes, *_config.changed_inputs(self._record, table)):
-                self.terminal.warn(note)
-            one(table, column, "--labels")
+            self._note_input(table).check_name(column, "--labels")
             if len(table) != n:
                 raise FileError(
                     f"{table.name}: has {len(table):,} rows but should have {n:,}, those of the "
                     "data in the same order (--labels)"
                 )
-            values = table.column(column)
-            values = values.to_list() if table.is_frame else values.tolist()
-            gap = next((i for i, v in enumerate(values) if v is None or v != v), None)
-            if gap is not None:
-                raise FileError(
-                    f"{table.name}: column {column!r} (--labels), {table.place(gap)}: is missing; "
-                    "each row should have a label"
-                )
             title = f"{os.path.basename(path)}:{column}"
             if title in found:
                 raise FileError(f"--labels {title} is given twice")
-            found[title] = values
+            found[title] = list(table.complete_column(column, "--labels", "label"))
         return found
 
     @contextlib.contextmanager
     def step(self, name: str, words: str, *, progress: bool = False) -> Iterator[None]:
         """A step that the terminal shows, with bars if it reports its progress. Errors of the
         library about data or options are raised again with the name of the file."""
-        shown = self.terminal.progress if progress else self.terminal.working
         try:
-            with shown(words):
+            with self.progress(words) if progress else self.working(words):
                 yield
         except FileError:
             raise
@@ -159,16 +166,12 @@ class Session:
         values = {n: path for n, path in self.options.items() if path is not None}
         given = {name: values[name] for name in names if name in values}
         inputs = [values[n] for n in ("data", "model", "config") if n in values and n not in given]
-        config = self.options["config"]
         with Outputs(tuple(inputs)) as self._outputs:
-            if self.options["json"]:
+            if self.as_json:
                 self._outputs.claim("-", "--json")
             for name, path in given.items():
                 self._claim(name, path)
-            place = _run_file(given) if record else None
-            if place is not None and config is not None and same_file(place, config):
-                self._check_same_options(place)
-                place = None  # a recorded run is repeated: its record is kept
+            place = self._record_path(given) if record else None
             if place is not None:
                 self._outputs.claim(place, "the record of the run")
             yield
@@ -183,28 +186,40 @@ class Session:
             raise FileError(f"--{name} - : a {name} is written to a file only")
         if name in ("labels", "weights"):
             table_format(path)
-            self.terminal.output_is_taken |= path == "-"
+            self.output_is_taken |= path == "-"
         if name == "report":
             from ..report import WRITERS
 
             if Path(path).suffix.lower() not in WRITERS:
                 raise FileError(f"{path}: --report should end in .html, .htm, .md or .json")
+            need("jinja2", "report", "a report")
+            need("matplotlib", "report", "a report")
         self._outputs.claim(path, f"--{name}")
         if name == "model":
             need("skops", "io", "storing a model")
-        if name == "report":
-            need("jinja2", "report", "a report")
-            need("matplotlib", "report", "a report")
 
-    def _check_same_options(self, record: Path) -> None:
-        now = tomllib.loads(_config.options_as_toml(self.configuration, record.parent))
-        before = _config.read_toml(str(record))
+    def _record_path(self, outputs: dict[str, str]) -> Path | None:
+        """Path of the record of the run: in the folder of its first output file, None without one,
+        or if the run repeats a recorded one."""
+        files = [
+            path
+            for name, path in outputs.items()
+            if name != "checkpoint" and path != "-" and not is_special(Path(path))
+        ]
+        if not files:
+            return None
+        place = Path(files[0]).parent / f"{stem_of(files[0])}.run.toml"
+        config = self.options["config"]
+        if config is None or not same_file(place, config):
+            return place
+        before = read_toml(config)
         before.pop(_config.RECORD, None)
-        if before != now:
+        if before != tomllib.loads(_config.options_as_toml(self.configuration, place.parent)):
             raise FileError(
-                f"{record}: the record of this run would overwrite its --config, which has "
+                f"{place}: the record of this run would overwrite its --config, which has "
                 "other options; rename the output or the --config file"
             )
+        return None
 
     def write(self, name: str, content: Content) -> None:
         """Write the output of the option `name`."""
@@ -224,38 +239,34 @@ class Session:
         if path is not None:
             from ..report import WRITERS
 
-            with self.terminal.working("writing the report"):
+            with self.working("writing the report"):
                 content = WRITERS[Path(path).suffix.lower()](found)
             self.write("report", content)
 
-    # ------------------------------------------------------------------------------- document
-    def document(self, **content: Any) -> None:
-        self.terminal.document(
-            {
-                "verb": self.verb,
-                "versions": _config.versions(),
-                "inputs": _config.inputs_record(self.tables),
-                "configuration": self.configuration,
-                **content,
-                "outputs": self.written,
-                "warnings": self.terminal.warnings,
-            }
-        )
+    def show_result(self, summary: Any, **content: Any) -> None:
+        """Print the summary and the names of the outputs; with --json a document of the content."""
+        from ..report import plain
+        from ..report._terminal import facts, several
+
+        self.show(summary, facts(("written", several(self.written.values(), 9))))
+        document = {
+            "verb": self.verb,
+            "versions": _config.versions(),
+            "inputs": _config.inputs_record(self.tables),
+            "configuration": self.configuration,
+            **content,
+            "outputs": self.written,
+            "warnings": self.warnings,
+        }
+        if self.as_json:
+            sys.stdout.write(json.dumps(plain(document), indent=2, default=str) + "\n")
+            sys.stdout.flush()
 
 
 def _file_and_column(text: str) -> tuple[str, str]:
     """FILE:COLUMN at the last colon that follows the name of a file; both may contain colons."""
-    parts = text.split(":")
-    splits = [(":".join(parts[:i]), ":".join(parts[i:])) for i in range(len(parts) - 1, 0, -1)]
-    whole = [(path, column) for path, column in splits if path and column]
-    if not whole:
+    colons = [i for i in range(len(text) - 2, 0, -1) if text[i] == ":"]
+    if not colons:
         raise FileError(f"--labels {text!r} should be FILE:COLUMN, for example other.csv:cluster")
-    return next((split for split in whole if os.path.exists(split[0])), whole[0])
-
-
-def _run_file(outputs: dict[str, str]) -> Path | None:
-    """Path of the record of a run: in the folder of its first output file, None without one."""
-    for name, path in outputs.items():
-        if name != "checkpoint" and path != "-" and not is_special(Path(path)):
-            return Path(path).parent / f"{stem_of(path)}.run.toml"
-    return None
+    at = next((i for i in colons if os.path.exists(text[:i])), colons[0])
+    return text[:at], text[at + 1 :]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass, replace
-from importlib import metadata
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array
 
 from .. import _balance
+from .._compat import installed_versions
 from .._data.columns import as_frame
 from .._data.sources import SUPPORTED_DTYPES
 from .._data.tiled import TiledMatrix, as_tiled
@@ -353,13 +353,12 @@ def library_versions(X: Any) -> tuple[tuple[str, str], ...]:
     """Versions of unskew, Python and the libraries that results can depend on."""
     from .. import __version__
 
-    found = [("unskew", __version__), ("python", platform.python_version())]
     library = type(X).__module__.split(".")[0]
-    for name in ("numpy", "scipy", "scikit-learn", "narwhals", "pandas", "polars", "pyarrow"):
-        if name in ("pandas", "polars", "pyarrow") and name != library:
-            continue
-        try:
-            found.append((name, metadata.version(name)))
-        except metadata.PackageNotFoundError:
-            continue
-    return (*found, ("platform", f"{platform.system()} {platform.machine()}"))
+    frames = [name for name in ("pandas", "polars", "pyarrow") if name == library]
+    found = installed_versions("numpy", "scipy", "scikit-learn", "narwhals", *frames)
+    return (
+        ("unskew", __version__),
+        ("python", platform.python_version()),
+        *found.items(),
+        ("platform", f"{platform.system()} {platform.machine()}"),
+    )

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from .._io import write_atomic
 from ..diagnostics import Audit, Comparison, Diagnostics
@@ -69,6 +72,19 @@ def to_markdown(found: Any) -> str:
     return render_markdown(page_of(found))
 
 
+def plain(value: Any) -> Any:
+    """Convert dataclasses, arrays and numpy scalars for JSON; non-finite numbers become null."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def to_json(found: Any) -> str:
     """Serialize all fields of the dataclasses as JSON; missing numbers are null, never NaN.
 
@@ -82,7 +98,7 @@ def to_json(found: Any) -> str:
     """
     page_of(found)  # raises TypeError for the same types as the other formats
     kind = type(found).__name__.lower()
-    content = {"kind": kind, **dataclasses.asdict(found)}
+    content = {"kind": kind, **plain(found)}
     return json.dumps(content, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
 
 

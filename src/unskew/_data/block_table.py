@@ -10,30 +10,30 @@ from typing import Any
 
 import numpy as np
 
-from .._data import sources
-from .._data.sources import NpyFile, ParquetReader, check_cache
-from .._data.tiled import split_range
 from .._io import (
     SUFFIXES,
     FileError,
-    InputTable,
+    Table,
     check_options,
     index_columns,
     need,
+    read_table,
     size_and_digest,
 )
+from . import sources
+from .sources import NpyFile, ParquetReader, check_cache
+from .tiled import split_range
 
 # Block size in bytes for reading a subset of the columns of a matrix.
 BLOCK = 2**26
 
 
 @dataclass(frozen=True)
-class BlockTable:
+class BlockTable(Table):
     """A Parquet file, a folder of Parquet files, or a .npy file, opened but not read.
 
     source : ParquetReader or NpyFile
     cache : folder for encoded blocks, or None
-    Other fields and methods are those of `_io.InputTable`.
     """
 
     source: Any
@@ -60,11 +60,7 @@ class BlockTable:
             and 4 * len(self) * n_columns > sources.CACHED_BYTES
         )
 
-    def place(self, row: int) -> str:
-        return f"row {row + 1}"
-
     def column(self, name: str) -> Any:
-        """One column in memory: a polars series, or an array."""
         if not self.is_frame:
             reader = ColumnSubset(self.source, [self.names.index(name)])
             return np.concatenate([reader.read(i)[:, 0] for i in range(reader.n_blocks)])
@@ -80,8 +76,12 @@ class BlockTable:
             return self.name
         return ColumnSubset(self.source, [self.names.index(name) for name in names])
 
-
-Table = InputTable | BlockTable
+    def _converted(self, X: Any, names: list[str]) -> Any:
+        is_, was = ("table", "matrix without") if self.is_frame else ("matrix", "table with")
+        raise FileError(
+            f"{self.name}: is a {is_}, but the model was fitted to a {was} names; read it without "
+            "--blocks"
+        )
 
 
 class ColumnSubset:
@@ -98,7 +98,18 @@ class ColumnSubset:
         return np.ascontiguousarray(self.matrix.read(*self.bounds[number])[:, self.which])
 
 
-def open_blocks(source: str, cache: str | None, *, format: str | None, **reading: Any) -> Table:
+def open_table(source: str, *, blocks: bool, cache: str | None, **reading: Any) -> Table:
+    """Open a file or a folder in blocks, or read a file into memory; see `_io.read_table`."""
+    if blocks or os.path.isdir(source):
+        return open_blocks(source, cache, **reading)
+    if cache is not None:
+        raise FileError(f"{source}: --cache is for parquet that is read in blocks; add --blocks")
+    return read_table(source, **reading)
+
+
+def open_blocks(
+    source: str, cache: str | None, *, format: str | None, **reading: Any
+) -> BlockTable:
     """Open a file or folder that can be read block by block; raise an error for other formats."""
     path = Path(source)
     if source == "-":

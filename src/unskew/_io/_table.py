@@ -1,0 +1,115 @@
+"""Columns of a table by name, whether its rows are in memory or read in blocks."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any
+
+import numpy as np
+
+from ._errors import FileError, nearest
+
+
+class Table:
+    """Base class of `InputTable` and `BlockTable`. Errors name the file and the option of the
+    command line that named the column.
+
+    names : names of the columns
+    name : name of the file in messages
+    format, size, sha256 : of the file as stored
+    notes : warnings for the user
+    """
+
+    names: tuple[str, ...]
+    name: str
+    format: str
+    size: int
+    sha256: str
+    notes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def is_frame(self) -> bool:
+        """Whether it is a table with types and missing values; else it is a matrix."""
+        raise NotImplementedError
+
+    def column(self, name: str) -> Any:
+        """One column in memory: a polars series, or an array."""
+        raise NotImplementedError
+
+    def select(self, names: list[str]) -> Any:
+        """Columns for an estimator, in this order."""
+        raise NotImplementedError
+
+    def select_frame(self, names: list[str]) -> Any:
+        """Columns for a model that was fitted to a table."""
+        X = self.select(names)
+        return X if self.is_frame else self._converted(X, names)
+
+    def select_matrix(self, names: list[str]) -> Any:
+        """Columns for a model that was fitted to a matrix."""
+        X = self.select(names)
+        return self._converted(X, names) if self.is_frame else X
+
+    def _converted(self, X: Any, names: list[str]) -> Any:
+        """A frame as a matrix, or a matrix as a frame."""
+        raise NotImplementedError
+
+    def place(self, row: int) -> str:
+        """Position of a row (counted from 0) for messages."""
+        return f"row {row + 1}"
+
+    def find(self, patterns: list[str] | None, option: str) -> list[str]:
+        """Columns that match the patterns, in the order of the table; no match is an error."""
+        found: set[str] = set()
+        for pattern in patterns or ():
+            hits = {pattern} & set(self.names)
+            if not hits and "*" in pattern:
+                hits = {name for name in self.names if fnmatch.fnmatchcase(name, pattern)}
+            if not hits:
+                raise FileError(
+                    f"{self.name}: {option} {pattern!r} is not one of its {len(self.names)} columns"
+                    f"{nearest(pattern, self.names)}"
+                )
+            found |= hits
+        return [name for name in self.names if name in found]
+
+    def check_name(self, name: str | None, option: str) -> str | None:
+        """The name, unless the table has no such column."""
+        if name is not None and name not in self.names:
+            self.find([name.replace("*", "?")], option)  # raises, with the nearest name
+        return name
+
+    def complete_column(self, name: str, option: str, what: str) -> Any:
+        """A column in which no value is missing; `what` is the name of a value in messages."""
+        values = self.column(name)
+        if self.is_frame:
+            values = values.fill_nan(None) if values.dtype.is_float() else values
+            missing = values.is_null().to_numpy()
+        else:
+            missing = np.isnan(values)
+        if missing.any():
+            raise FileError(
+                f"{self.name}: column {name!r} ({option}), {self.place(int(missing.argmax()))}: "
+                f"is missing; each row should have a {what}"
+            )
+        return values
+
+    def weights(self, name: str, option: str) -> np.ndarray:
+        """A column as weights of the rows: finite and non-negative numbers, none missing."""
+        values = self.complete_column(name, option, "weight")
+        where = f"{self.name}: column {name!r} ({option})"
+        if self.is_frame:
+            if not (values.dtype.is_numeric() or values.dtype.is_decimal()):
+                raise FileError(f"{where} has dtype {values.dtype}; weights should be numbers")
+            values = values.cast(float).to_numpy()
+        a = np.asarray(values, dtype=np.float64)
+        bad = ~(np.isfinite(a) & (a >= 0))
+        if bad.any():
+            at = int(bad.argmax())
+            raise FileError(
+                f"{where}, {self.place(at)}: weight {a[at]:g} should be >= 0 and finite"
+            )
+        return a

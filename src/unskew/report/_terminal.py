@@ -1,0 +1,209 @@
+"""Results as tables for a terminal. Needs rich, which the command line installs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from ..diagnostics import Audit, Comparison, Diagnostics, Verdict
+from ..diagnostics._simulated import MethodScores
+from ._audit_page import page_of_audit
+from ._page import ReportTable, form
+
+COLOURS = {"helped": "green", "no effect": "yellow", "harmed": "red", "yes": "green",
+           "maybe": "yellow", "no": "yellow"}  # fmt: skip
+MOST_ROWS = 12  # of a table of an audit
+MOST_SUSPECTS = 3  # in the table of a comparison
+PLURAL = {"number": "numbers", "category": "categories", "date": "dates"}
+
+
+def facts(*rows: tuple[str, Any]) -> Table:
+    """Two columns, a bold name and a text; rows without a text are left out."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, text in rows:
+        if text:
+            grid.add_row(name, text)
+    return grid
+
+
+def listing(titles: Iterable[str], sides: str, rows: Any, bold: int | None = None) -> Table:
+    """A table with a row of titles; `sides` has l (left) or r (right) for each column."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for title, side in zip(titles, sides):
+        table.add_column(title, justify="left" if side == "l" else "right", overflow="fold")
+    for k, cells in enumerate(rows):
+        table.add_row(*cells, style="bold" if k == bold else "")
+    return table
+
+
+def verdict_line(verdict: Verdict) -> Text:
+    style = f"bold {COLOURS.get(verdict.word, '')}"
+    return Text.assemble((f"{verdict.word.capitalize()}. ", style), verdict.sentence)
+
+
+def number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def several(names: Iterable[str], most: int = 6) -> str:
+    """The first `most` names, and how many there are besides."""
+    names = list(names)
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def show_fit(
+    estimator: Any, found: Diagnostics | None, data: dict[str, Any], seconds: float, hint: str
+) -> Group:
+    """The data, numbers of the fit, its clusters and the verdict.
+
+    data : rows, columns, kinds, ignored, suspects, and whether there are design weights
+    hint : advice to the user, or an empty string
+    """
+    n = f"{data['rows']:,}"
+    counts = Counter(data["kinds"].values())
+    kinds = [f"{c} {kind if c == 1 else PLURAL.get(kind, kind)}" for kind, c in counts.items()]
+    before, after = estimator.initial_imbalance_, estimator.imbalance_
+    left = f" ({after / before:.0%} left)" if before > 0 else ""
+    choice = getattr(estimator, "choice_", None)
+    shown = [
+        facts(
+            ("rows", f"{n}, with design weights" if data["design_weights"] else n),
+            ("columns", f"{len(data['columns']):,}"
+             + (f": {', '.join(kinds)}" if kinds else ", not encoded")),
+            ("ignored", several(f"{name} ({why})" for name, why in data["ignored"].items())),
+            ("suspects", several(data["suspects"])),
+            ("effective sample size", f"{estimator.effective_sample_size_:.2f} ({n} rows are "
+             f"equivalent to {estimator.kish_size_:,.0f})"),
+            ("imbalance", f"{before:.4g} -> {after:.4g}{left}"),
+            ("fit", f"{estimator.status_}, {estimator.n_iter_} iterations, {seconds:.1f} s"),
+            ("runs", _agreement(estimator) if hasattr(estimator, "stability_") else ""),
+            ("clusters", "" if choice is None else
+             f"{estimator.n_clusters_}, selected from {choice.candidates[0].value:g} to "
+             f"{choice.candidates[-1].value:g} by {choice.criterion}"),
+        )
+    ]  # fmt: skip
+    if choice is not None:
+        shown.append(_candidates(choice))
+    if hasattr(estimator, "labels_"):
+        shown.append(_clusters(estimator))
+    verdict = None if found is None else verdict_line(found.verdict)
+    return Group(*shown, facts(("verdict", verdict), ("hint", hint)))
+
+
+def _agreement(estimator: Any) -> str:
+    if estimator.n_runs == 1:
+        return "1, so agreement is undefined; --runs 20 estimates the stability of the clusters"
+    voting, of_whom = sum(run["votes"] for run in estimator.runs_), ""
+    if voting < estimator.n_runs:
+        of_whom = f"; they found different solutions, so only the best {voting} vote"
+    return (
+        f"{estimator.n_runs}, mean agreement of two runs {estimator.stability_:.2f} (1 = the same "
+        f"clusters){of_whom}; mean confidence of a row {estimator.confidence_.mean():.2f}"
+    )
+
+
+def _candidates(choice: Any) -> Table:
+    rows = [
+        (f"{c.value:g}", number(c.silhouette), number(c.stability), number(c.explained))
+        for c in choice.candidates
+    ]
+    titles = ["clusters tried", "silhouette", "stability", "explained variance"]
+    chosen = [c.value for c in choice.candidates].index(choice.chosen)
+    return listing(titles, "rrrr", rows, bold=chosen)
+
+
+def _clusters(estimator: Any) -> Table:
+    rows = [
+        (
+            str(each["cluster"]),
+            f"{each['size']:,}",
+            f"{each['share']:.0%}",
+            f"{each['weighted_share']:.0%}",
+            ", ".join(f"{f['feature']} {f['difference']:+.1f}" for f in each["features"][:4]),
+        )
+        for each in estimator.cluster_summary_
+    ]
+    titles = ["cluster", "rows", "share", "weighted", "largest differences"]
+    return listing(titles, "rrrrl", rows)
+
+
+def show_audit(found: Audit) -> Group:
+    """Numbers, notices, strongest pairs and notes of the report."""
+    page = page_of_audit(found)
+    tables = [table for section in page.sections for table in section.tables]
+    return Group(
+        facts(
+            ("data", page.subject),
+            *((tile.label.lower(), f"{tile.value} {tile.note}") for tile in page.tiles),
+        ),
+        *(_first_rows(t) for t in tables if t.rows and t.key in ("notices", "pairs-table")),
+        facts(
+            ("worthwhile", verdict_line(found.worth)),
+            *(("note", note) for note in page.notes),
+        ),
+    )
+
+
+def _first_rows(table: ReportTable) -> Table:
+    rows = [
+        [form(value, column.form) for value, column in zip(row, table.columns)]
+        for row in table.rows[:MOST_ROWS]
+    ]
+    if len(table.rows) > MOST_ROWS:
+        rows.append(["...", f"{len(table.rows) - MOST_ROWS} more in the report"])
+    sides = "".join("l" if column.form == "text" else "r" for column in table.columns)
+    return listing([column.name.lower() for column in table.columns], sides, rows)
+
+
+def show_comparison(found: Comparison) -> Group:
+    """A row of numbers for each method, and the verdict."""
+    suspects = found.suspects[:MOST_SUSPECTS]
+    rows = []
+    for row in found.rows:
+        follows = {a.suspect: a.value for a in row.associations}
+        numbers = (
+            row.explained_variance,
+            *(follows.get(name) for name in suspects),
+            *(row.effective_size, row.imbalance_left, row.silhouette, row.agreement),
+        )
+        rows.append((row.title, *map(number, numbers)))
+    titles = [
+        *("method", "explained\nvariance", *(f"assoc.\n{name}" for name in suspects)),
+        *("effective\nsize", "imbalance\nleft", "silhouette", "ARI with\nk-means"),
+    ]
+    table = listing(titles, "l" + "r" * (len(titles) - 1), rows)
+    table.padding = (0, 1, 0, 0)
+    for column in table.columns[1:]:
+        column.no_wrap = True
+    return Group(
+        facts(("rows", f"{found.n_rows:,}"), ("columns", f"{found.n_columns:,}")),
+        table,
+        facts(
+            ("verdict", verdict_line(found.summary)),
+            *(("skipped", f"{method}: {why}") for method, why in found.skipped),
+        ),
+    )
+
+
+def show_scores(scores: dict[str, MethodScores]) -> Table:
+    """A row of numbers for each method, and a bar for its score in the population."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
+    for title in ("", "population"):
+        table.add_column(title, no_wrap=True)
+    for title in ("", "sample", "effective sample size", "imbalance left"):
+        table.add_column(title, justify="right")
+    for name, (population, *others) in scores.items():
+        style = "bold green" if name.startswith("unskew") else ""
+        filled = round(20 * max(0.0, min(1.0, population)))
+        bar = Text("━" * filled, style or "blue") + Text("·" * (20 - filled), "bright_black")
+        table.add_row(Text(name, style), bar, Text(number(population), style), *map(number, others))
+    return table
