@@ -9,6 +9,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
+from hypothesis import settings
+
+settings.register_profile("unskew", max_examples=40, deadline=None)
+settings.load_profile("unskew")
 
 
 def reference_folder(kind: str) -> Path | None:

@@ -34,8 +34,13 @@ def expected_failures(estimator):
 
 
 @parametrize_with_checks(
-    # Two starts instead of ten: the others repeat what the second one does.
-    [DCKM(n_init=2), DCKM(init="principal"), DecorrelationWeights()],
+    # Two starts instead of ten, since the others repeat what the second one does, and a large
+    # tolerance: the checks do not depend on either.
+    [
+        DCKM(n_init=2, tol=1e-2),
+        DCKM(init="principal"),
+        DecorrelationWeights(),
+    ],
     expected_failed_checks=expected_failures,
 )
 @pytest.mark.filterwarnings("ignore")  # tiny max_iter and duplicated points are part of the checks

@@ -263,7 +263,7 @@ def test_equal_rows_give_finite_scores(cls):
     assert not np.isnan(selector.scores_).any()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.integers(0, 10_000), st.integers(8, 20), st.integers(1, 12))
 @example(10_000, 8, 3)  # its embedding has a row that is orthogonal to the others to rounding
 def test_any_binary_table_is_ranked(seed, n, d):
