@@ -6,24 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 from unskew import DCKM
 from unskew._balance import Balance
 from unskew._data.tiled import TiledMatrix
-from unskew._effects import (
-    WEIGHTS_ONLY,
-    EffectsCandidate,
-    effect_sources,
-    lloyd_with_effects,
-    make_effects,
-    regress_out,
-    score,
-    select,
-    solve_jointly,
-)
-from unskew._kmeans import Clusters, Distance, label
+from unskew._effects import lloyd_with_effects, make_effects, regress_out, solve_jointly
+from unskew._kmeans import label
+from unskew._mixture.partition import PartitionCriterion
 from unskew._preprocessing import design_for, make_design
-from unskew._solver import Problem, Solution, State
+from unskew._solver import Problem, State
 from unskew.baselines import RegressOutKMeans
 from unskew.metrics import adjusted_rand_score
 from unskew.simulate import make_site_footprint, make_tinted_digits
@@ -438,67 +430,62 @@ def test_wrong_parameters(how, message):
         DCKM(2, **how).fit(np.eye(6))
 
 
-# ------------------------------------------------------------------------ the choice of the end
-def make_candidate(init, association=0.1, score=1.0, explained=0.3, ess=0.5, inertia=1.0):
-    clusters = Clusters(np.zeros(1), np.array([inertia]), np.zeros((1, 1)))
-    solution = Solution(np.ones(1), clusters, 0.0, {}, 1, "")
-    return EffectsCandidate(init, solution, None, explained, association, ess, score)
+# ------------------------------------------------------------------- selection of a solution
+def pure_and_mixed(rng, n=200):
+    """Two sites with one group each and one with both, no effects: labels that follow the sites,
+    with effects that absorb the groups, have as low an inertia as the groups."""
+    y = np.r_[np.zeros(n, int), np.ones(n, int), np.arange(n) % 2]
+    site = np.repeat([0, 1, 2], n)
+    centre = np.array([[0.0, 0, 0, 0], [6, 6, 0, 0]])
+    return centre[y] + rng.normal(size=(3 * n, 4)), site, y
 
 
-def test_the_choice_is_the_rule_of_its_docstring():
-    ends = [
-        make_candidate("raw", score=1.0005, ess=0.6),
-        make_candidate("regressed", score=1.002, ess=0.9),
-        make_candidate("weights", score=1.0, ess=0.4),
-        make_candidate(WEIGHTS_ONLY, score=0.5, association=0.81),
-    ]
-    assert select(ends, True).init == "raw"  # as good as the best, and worth more
-    assert select(ends[1:], True).init == "weights"
-    assert select([*ends[:3], ends[3]._replace(association=0.79)], True).init == WEIGHTS_ONLY
-    unscored = [end._replace(score=None) for end in ends]
-    unscored[1] = unscored[1]._replace(explained=0.4)
-    assert select(unscored, True).init == "regressed"
-    unscored[1] = unscored[1]._replace(association=0.79)  # 0.4 (1 - 0.79^4) < 0.3 (1 - 0.1^4)
-    assert select(unscored, True).init != "regressed"
-    confounded = [
-        end._replace(association=value) for end, value in zip(ends, (0.95, 0.9, 0.99, 1.0))
-    ]
-    assert select(confounded, True).init == "regressed"
-    assert (
-        select([make_candidate("raw", inertia=2.0), make_candidate("regressed")], False).init
-        == "regressed"
-    )
+def test_bic_of_a_partition_is_that_of_its_docstring(rng):
+    y, site = rng.integers(2, size=300), rng.integers(3, size=300)
+    x = 4.0 * y + rng.normal(size=300)
+    found = PartitionCriterion(x[:, None], site, np.ones(300)).bic(y, 2)
+    x = (x - x.mean()) / x.std()  # columns are standardised
+    means = np.array([x[y == k].mean() for k in (0, 1)])
+    sd = np.sqrt(((x - means[y]) ** 2).mean())
+    counts = np.array([[((y == k) & (site == one)).sum() for k in (0, 1)] for one in range(3)])
+    shares = counts / counts.sum(1, keepdims=True)
+    logs = np.log((shares[site] * norm.pdf(x[:, None], means, sd)).sum(1)).sum()
+    # Two means, a variance and three shares; no site has an effect here.
+    assert found == pytest.approx(-2 * logs + 6 * np.log(300), rel=1e-6)
 
 
-def test_candidates_are_scored_under_the_weights_that_balance_the_suspects(rng):
-    X, y, site = tinted(rng)
-    design, distance = make_distance(X, [5, 6, 7])
-    rows, a, v = design.rows, design.a, rng.random(len(X))
-    source = effect_sources(distance.effects, design.column_map) * 0
-    problem = Problem(rows, None, distance, a, 1 / a, len(X), len(X), 0.0, 0.0, 0.0)
-
-    def end(init, labels, association):
-        clusters = Clusters(labels.astype(np.int32), np.zeros(len(X)), np.zeros((3, 5)))
-        solution = Solution(v, clusters, 0.0, {}, 1, "", distance=distance)
-        return EffectsCandidate(init, solution, problem, 0.0, association, 1.0)
-
-    ends = [end("raw", y, 0.0), end(WEIGHTS_ONLY, site, 0.5)]
-    found = score(ends, source, 0.0)
-    # The clusters of the second are the site: its tie at the design weights is 1, s = 1, r = v.
-    z, x = np.eye(3)[site], X[:, :5]
-    for labels, one in zip((y, site), found):
-        dummies, root = np.c_[np.eye(3)[labels], z], np.sqrt(v / v.sum())[:, None]
-        left = root * (x - dummies @ np.linalg.lstsq(root * dummies, root * x, rcond=None)[0])
-        assert one.score == pytest.approx((left**2).sum(), rel=1e-8)
-    # Without a tie the design weights decide, whatever v is.
-    found = score([end(WEIGHTS_ONLY, np.arange(120) % 1, 0.0)], source, 0.0)
-    left = x - z @ np.linalg.lstsq(z, x, rcond=None)[0]
-    assert found[0].score == pytest.approx((left**2).sum() / 120, rel=1e-8)
-    # Weights that untied nothing are no yardstick.
-    assert score([end(WEIGHTS_ONLY, site, 0.9)], source, 0.0)[0].score is None
+def test_bic_prefers_the_groups_to_effects_that_absorb_them(rng):
+    X, site, y = pure_and_mixed(rng)
+    criterion = PartitionCriterion(X, site, np.ones(len(X)))
+    absorbed = (X[:, 2] > 0).astype(
+        int
+    )  # splits noise; the sites take the difference of the groups
+    assert criterion.bic(y, 2) < criterion.bic(absorbed, 2) - 100
+    assert criterion.bic(1 - y, 2) == pytest.approx(criterion.bic(y, 2), rel=1e-9)
+    order = rng.permutation(len(X))
+    other = PartitionCriterion(X[order], site[order], np.ones(len(X)))
+    assert other.bic(y[order], 2) == pytest.approx(criterion.bic(y, 2), rel=1e-9)
 
 
-# --------------------------------------------------------------------------- what it is good for
+def test_bic_of_a_partition_depends_on_neither_scale_of_weights_nor_empty_columns(rng):
+    X, site, y = pure_and_mixed(rng, 60)
+    X = np.column_stack([X, rng.random(180) < 0.2 + 0.5 * y])
+    X[rng.random(180) < 0.2, 1] = np.nan
+    a = 0.5 + rng.random(180)
+    value = PartitionCriterion(X, site, a).bic(y, 2)
+    assert PartitionCriterion(X, site, 1000 * a).bic(y, 2) == pytest.approx(value, rel=1e-9)
+    empty = np.column_stack([X, np.full(180, np.nan), np.full(180, 3.0)])
+    assert PartitionCriterion(empty, site, a).bic(y, 2) == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize("adjust", ["effects", "both"])
+def test_sites_with_one_group_each_do_not_absorb_the_groups(rng, adjust):
+    X, site, y = pure_and_mixed(rng)
+    model = DCKM(2, suspects=[4, 5, 6], adjust=adjust, random_state=0)
+    model.fit(np.column_stack([X, np.eye(3)[site]]))
+    assert adjusted_rand_score(y, model.labels_) > 0.95
+
+
 def test_both_finds_the_classes_where_weights_alone_fail():
     data = make_site_footprint(2000, n_footprint=60, rate=0.9, random_state=0)
     scores = {}
@@ -526,16 +513,11 @@ def test_nothing_is_lost_without_bias_and_footprint(rng):
 
 
 def test_candidates_are_reported(both):
-    model = both
-    assert [one["restart"] for one in model.restarts_] == [
-        "raw",
-        "regressed",
-        "weights",
-        "weights only",
-    ]
-    assert sum(one["chosen"] for one in model.restarts_) == 1
-    assert all(0 <= one["association"] <= 1 + 1e-9 for one in model.restarts_)
-    assert isinstance(Distance(np.arange(2)).effects, type(None))
+    names = [one["restart"] for one in both.restarts_]
+    assert sorted(names) == ["raw", "regressed", "weights", "weights only"]
+    values = [one["bic"] for one in both.restarts_]
+    assert values == sorted(values)
+    assert [one["chosen"] for one in both.restarts_] == [True, False, False, False]
 
 
 def test_model_file_keeps_the_effects(data, both, tmp_path):

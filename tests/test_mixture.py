@@ -10,10 +10,10 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.mixture import GaussianMixture
 
 from unskew import SelectionMixture
-from unskew.mixture import _families
-from unskew.mixture._cells import common_scale, log_evidence, solve_cells
-from unskew.mixture._em import Choice, Mixture, e_step, log_joint, run_em
-from unskew.mixture._rows import Columns, Rows, Stats
+from unskew._mixture import families
+from unskew._mixture.cells import common_scale, log_evidence, solve_cells
+from unskew._mixture.em import Choice, Mixture, e_step, log_joint, run_em
+from unskew._mixture.rows import Columns, Rows, Stats
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -244,7 +244,7 @@ def test_agrees_with_scikit_learns_tied_mixture_without_suspects(rng, monkeypatc
         3, covariance_type="tied", means_init=means, reg_covar=0, tol=1e-12, max_iter=5000
     ).fit(X)
     ours = SelectionMixture(3, covariance="full", init=label, tol=1e-13, max_iter=5000)
-    monkeypatch.setattr(_families, "PRIOR_ROWS", 0.0)  # scikit-learn has no prior rows
+    monkeypatch.setattr(families, "PRIOR_ROWS", 0.0)  # scikit-learn has no prior rows
     ours.fit(X)
     order = [int(np.abs(peer.means_ - m).sum(1).argmin()) for m in ours.means_]
     np.testing.assert_allclose(ours.means_, peer.means_[order], atol=1e-5)
@@ -272,7 +272,7 @@ def test_agrees_with_stepmix_from_the_same_start(rng, monkeypatch, n_iter):
     peer = FromLabels(
         3, measurement="binary", max_iter=n_iter, progress_bar=0, verbose=0, **tight
     ).fit(X)
-    monkeypatch.setattr(_families, "PSEUDO_ROWS", 0.0)  # StepMix has no prior rows
+    monkeypatch.setattr(families, "PSEUDO_ROWS", 0.0)  # StepMix has no prior rows
     # Parameters are maximised before the first iteration here, after the last one there.
     rows = make_rows(Columns(np.empty((600, 0)), np.empty(0), X, []), np.zeros(600, int), L=1)
     model = Mixture(rows, 3, Choice("diag", "none", "common"))

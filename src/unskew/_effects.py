@@ -20,7 +20,9 @@ from scipy.sparse.csgraph import connected_components
 from . import _kmeans, _terms
 from ._arrays import add_up
 from ._balance import Effects
+from ._data.sampling import draw_rows
 from ._kmeans import Clusters, Distance, cluster_sums
+from ._mixture.partition import PartitionCriterion
 from ._preprocessing import Design
 from ._progress import emit, nested_progress
 from ._rows import Rows
@@ -204,178 +206,62 @@ INIT_KINDS = ("raw", "regressed", "weights", WEIGHTS_ONLY)
 
 
 class EffectsCandidate(NamedTuple):
-    """One solution (with its distance and effects), its initialization, and the selection criteria.
-
-    explained   share of the variance of y between clusters, at the design weights
-    association  square root of the weighted share of a suspect's variance between clusters, largest
-                over the suspects: 1 when the clusters are the suspect itself
-    ess         effective sample size
-    score       see ``score``; None where there is no reference population
-    """
+    """A solution (with its distance and effects), its initialization, and its BIC."""
 
     init: str
     solution: Solution
     problem: Problem
-    explained: float
-    association: float
-    ess: float
-    score: float | None = None
+    bic: float = np.nan
 
     def as_dict(self, chosen: bool) -> dict:
+        problem, solution = self.problem, self.solution
+        ess = _terms.effective_share(solution.w, problem.inverse_a, problem.design_sum)
         return {
             "restart": self.init,
-            "objective": self.solution.objective,
-            "inertia": float(self.solution.w @ self.solution.clusters.e),
-            "explained": self.explained,
-            "association": self.association,
-            "effective_size": self.ess,
-            "score": self.score,
+            "objective": solution.objective,
+            "inertia": float(solution.w @ solution.clusters.e),
+            "effective_size": ess,
+            "bic": self.bic,
             "chosen": chosen,
         }
 
 
-# Clusters with a larger weighted association with a suspect than this are confounded with it.
-CONFOUNDED = 0.8
+# Rows on which candidates are compared.
+MAX_COMPARED = 3000
 
 
-# Solutions with scores this close to the best are ties; the largest effective sample size decides.
-SCORE_TOLERANCE = 0.001
+def select(candidates: list[EffectsCandidate]) -> list[EffectsCandidate]:
+    """The candidates with their BIC, the lowest first.
 
-
-def score(
-    candidates: list[EffectsCandidate], source: np.ndarray, ridge: float
-) -> list[EffectsCandidate]:
-    """Score all partitions in one reference population, with row weights r:
-
-        score = min over C, B of sum_i r_i ||x_i - C[label_i] - B'z_i||^2
-
-        r = (1 - s) a / sum(a) + s v / sum(v)     v: the weights of the solution without effects
-        s = t^2 / (t^2 + (1 - t)^2)               t: association of its clusters with the suspects
-                                                  under a
-
-    Solutions cannot be compared at their own weights: one whose B absorbs the classes has nothing
-    left to balance, has uniform weights and splits the variation within the classes, at a lower
-    inertia than the classes have. Under v the rarely sampled rows (a class at another's site)
-    count, and they do not fit such a B. Without association no correction is needed: r = a (v also
-    decreases with the distance from its own centres, so it favours its own clusters). Where v has
-    not decoupled anything (the clusters are confounded with a suspect), there is no reference
-    population: None.
+    The partitions are compared by one likelihood, in which clusters have means, the cells of the
+    suspects have effects that are shrunk towards 0, and the shares of the clusters are free in each
+    cell (`_mixture.partition`), on at most 3,000 rows. Objectives and inertias are not comparable:
+    effects that absorb the groups leave nothing to balance and a lower inertia than the groups.
     """
-    weights_only = next(c for c in candidates if c.init == WEIGHTS_ONLY)
-    if weights_only.association > CONFOUNDED:
-        return candidates
-    rows, a, v = weights_only.problem.rows, weights_only.problem.a, weights_only.solution.w
-    clusters = weights_only.solution.clusters
-    labels, K = clusters.labels, clusters.C.shape[0]
-    t = min(1.0, suspect_association(rows, weights_only.solution.distance, a, labels, K, source))
-    s = t**2 / (t**2 + (1 - t) ** 2)
-    r = (1 - s) / float(a.sum()) * a + s / float(v.sum()) * v
-    out = []
-    for c in candidates:
-        labels, C, distance = c.solution.clusters.labels, c.solution.clusters.C, c.solution.distance
-        for _ in range(1 if distance.missing_at is None else 5):
-            C, effects, _ = solve_jointly(rows, distance, r, labels, C, ridge)
-            distance = replace(distance, effects=effects)
-        out.append(c._replace(score=_inertia_of(rows, distance, r, labels, C, update=False)))
-    return out
-
-
-def select(candidates: list[EffectsCandidate], weigh: bool) -> EffectsCandidate:
-    """Select a solution without labels.
-
-    Without weights: the lowest inertia. With weights: among the solutions whose clusters are not
-    confounded with a suspect, the best score; among ties, the largest effective sample size. If
-    there are no scores, the largest explained * (1 - association^4). The objective is not a valid
-    criterion, see ``score``. (docs/results/README.md lists the alternatives that were tried.)
-    """
-    if not weigh:
-        return min(candidates, key=lambda c: float(c.solution.w @ c.solution.clusters.e))
-    free = [c for c in candidates if c.association <= CONFOUNDED]
-    if not free:
-        return min(candidates, key=lambda c: c.association)
-    scores = [np.inf if c.score is None else c.score for c in free]
-    if not np.isfinite(min(scores)):
-        return max(free, key=lambda c: c.explained * (1 - c.association**4))
-    near = [c for c, value in zip(free, scores) if value <= min(scores) * (1 + SCORE_TOLERANCE)]
-    return max(near, key=lambda c: c.ess)
-
-
-def assess(init: str, solution: Solution, problem: Problem, source: Any) -> EffectsCandidate:
-    rows, w, distance, clusters = problem.rows, solution.w, solution.distance, solution.clusters
-    assert clusters is not None
-    assert distance is not None
-    K = clusters.C.shape[0]
-    explained = explained_share(rows, distance, problem.a, clusters.labels, K)
-    association = suspect_association(rows, distance, w, clusters.labels, K, source)
-    ess = _terms.effective_share(w, problem.inverse_a, problem.design_sum)
-    return EffectsCandidate(init, solution, problem, explained, association, ess)
-
-
-def suspect_association(
-    rows: Rows, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int, source: np.ndarray
-) -> float:
-    """Square root of the share of a suspect's variance between clusters, largest over suspects."""
-    effects = distance.effects
-    assert effects is not None
-
-    def sums(tile: np.ndarray, w_: np.ndarray, own: np.ndarray) -> tuple:
-        Z = effects.z(tile)
-        inside, weight = cluster_sums(Z, w_, own, K)
-        return inside, weight, w_ @ Z**2
-
-    inside, weight, squares = add_up(rows.map(sums, w, labels))
-    mean = inside.sum(0) / weight.sum()
-    inverse = np.divide(1.0, weight, out=np.zeros_like(weight), where=weight > 0)
-    between = (inverse[:, None] * inside**2).sum(0) - weight.sum() * mean**2
-    whole = squares - weight.sum() * mean**2
-    association = 0.0
-    for s in np.unique(source):
-        own = source == s
-        if whole[own].sum() > 0:
-            association = max(
-                association, float(np.sqrt(max(0.0, between[own].sum() / whole[own].sum())))
-            )
-    return association
-
-
-def explained_share(
-    rows: Rows, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int
-) -> float:
-    """Share of the variance of y between clusters, under w."""
-    blank = np.zeros((K, distance.columns.size))
-    total = _inertia_of(rows, distance, w, np.zeros_like(labels), blank)
-    within = _inertia_of(rows, distance, w, labels, blank)
-    return 1.0 - within / total if total > 0 else 0.0
-
-
-def _inertia_of(rows, distance, w, labels, C, update: bool = True) -> float:
-    """sum_i w_i e_i about the means of a partition, or about given centres."""
-    if update:
-        C = _kmeans.update(rows, distance, w, labels, C)[0]
-
-    def own(tile: np.ndarray, own_: np.ndarray) -> np.ndarray:
-        mask = distance.missing_mask(tile)
-        R = _kmeans.differences(
-            distance.features(tile), C[own_].astype(tile.dtype), mask, slice(None)
+    problem, distance = candidates[0].problem, candidates[0].problem.distance
+    rows = problem.rows
+    which = draw_rows(problem.a, MAX_COMPARED, 0)
+    tile = rows.select(which).take(np.arange(which.size))
+    X = np.asarray(tile[:, distance.columns], dtype=np.float64)
+    if distance.missing_at is not None:
+        X[:, distance.missing_at] = np.where(
+            tile[:, distance.indicator] > 0.5, np.nan, X[:, distance.missing_at]
         )
-        e = np.einsum("ij,ij->i", R, R)
-        return e if mask is None else e * mask.factor
-
-    return float(w @ rows.gather(own, labels))
-
-
-def effect_sources(effects: Effects, column_map: Any) -> np.ndarray:
-    """Source column of each entry of z."""
-    column = effects.column
-    if effects.bins is not None:
-        column = np.concatenate([column, effects.bins.column])
-    return column_map.source[column]
+    level = np.zeros(which.size, int) if problem.dual is None else problem.dual.cell[which]
+    criterion = PartitionCriterion(X, level, problem.a[which])
+    found = []
+    for each in candidates:
+        clusters = each.solution.clusters
+        assert clusters is not None
+        effects = each.init != WEIGHTS_ONLY
+        value = criterion.bic(clusters.labels[which], clusters.C.shape[0], effects)
+        found.append(each._replace(bic=value))
+    return sorted(found, key=lambda candidate: candidate.bic)
 
 
 def fit_candidates(
     problem: Problem,
     small: Problem | None,
-    source: np.ndarray,
     init_on: Any,
     seeds: np.ndarray,
     *,
@@ -397,13 +283,13 @@ def fit_candidates(
     """
     how: Any = {"weigh": weigh, "ridge": ridge, "max_iter": max_iter, "tol": tol}
     if small is None:
-        every = _solve_kinds(problem, source, init_on, seeds, **how, watch=watch, save=save,
-            resume=resume)  # fmt: skip
-        chosen = select(every, weigh)
-        return chosen, [c.as_dict(c is chosen) for c in every]
+        every = select(
+            _solve_kinds(problem, init_on, seeds, **how, watch=watch, save=save, resume=resume)
+        )
+        return every[0], [c.as_dict(c is every[0]) for c in every]
     with nested_progress():
-        every = _solve_kinds(small, source, init_on, seeds, **how)
-    first = select(every, weigh)
+        every = select(_solve_kinds(small, init_on, seeds, **how))
+    first = every[0]
     assert first.solution.clusters is not None
     assert first.solution.distance is not None
     assert first.solution.distance.effects is not None
@@ -418,8 +304,7 @@ def fit_candidates(
         state = state_of_centres(start, first.solution.clusters.C)
     solution = alternate(start, state, cluster_step=step, weigh=weigh, max_iter=max_iter, tol=tol,
         watch=watch, save=save, resume=resume)  # fmt: skip
-    chosen = _finished(first.init, solution, problem, source)
-    chosen = chosen._replace(score=first.score)
+    chosen = _finished(first.init, solution, problem)._replace(bic=first.bic)
     return chosen, [c.as_dict(c is first) for c in every]
 
 
@@ -428,27 +313,24 @@ def without_effects(problem: Problem) -> Problem:
     return problem._replace(distance=replace(problem.distance, effects=None))
 
 
-def _finished(
-    name: str, solution: Solution, problem: Problem, source: np.ndarray
-) -> EffectsCandidate:
+def _finished(name: str, solution: Solution, problem: Problem) -> EffectsCandidate:
     """The candidate of a solution; that of the weights alone has the effects B = 0."""
     if name == WEIGHTS_ONLY:
-        solution = solution._replace(distance=problem.distance)
-        return assess(name, solution, problem, source)
-    return assess(name, solution, problem.with_effects(solution.distance), source)
+        return EffectsCandidate(name, solution._replace(distance=problem.distance), problem)
+    return EffectsCandidate(name, solution, problem.with_effects(solution.distance))
 
 
 def _solve_kinds(
-    problem: Problem, source: np.ndarray, init_on: Any, seeds: np.ndarray, *, weigh: bool,
+    problem: Problem, init_on: Any, seeds: np.ndarray, *, weigh: bool,
     ridge: float, max_iter: int, tol: float, watch: Watcher = watch_nothing,
     save: SaveHook | None = None, resume: Snapshot | None = None,
 ) -> list[EffectsCandidate]:  # fmt: skip
-    """A solution from each kind of initialization, with scores."""
+    """A solution from each kind of initialization."""
     rows, a, plain = problem.rows, problem.a, problem.distance
     assert plain is not None
     weights_only = without_effects(problem)
     kinds = INIT_KINDS[: 3 if weigh else 2]
-    candidates, first = ([], 0) if resume is None else unpack_candidates(resume, problem, source)
+    candidates, first = ([], 0) if resume is None else unpack_candidates(resume, problem)
     uniform = uniform_weights(problem)
 
     def by_kmeans(seed: int, save: Any, resume: Any, distance: Distance) -> Solution:
@@ -481,7 +363,7 @@ def _solve_kinds(
             inside, start = None, problem.with_effects(distance)
             state = replace(initial_state(start, best.clusters), w=best.w)
             if name == "weights":
-                candidates.append(_finished(WEIGHTS_ONLY, best, problem, source))
+                candidates.append(_finished(WEIGHTS_ONLY, best, problem))
                 if state.dual is not None and best.dual is not None:
                     state = replace(state, dual=best.dual)
         hook = nested(save, partial(pack_candidates, candidates, kind, "descent"))
@@ -492,9 +374,8 @@ def _solve_kinds(
             )  # fmt: skip
         status = f"from {name}, {solution.status}"
         emit("initialization", kind + 1, len(kinds), status=status, objective=solution.objective)
-        candidates.append(_finished(name, solution, problem, source))
-    candidates.sort(key=lambda candidate: INIT_KINDS.index(candidate.init))
-    return score(candidates, source, ridge) if weigh else candidates
+        candidates.append(_finished(name, solution, problem))
+    return sorted(candidates, key=lambda candidate: INIT_KINDS.index(candidate.init))
 
 
 def pack_candidates(candidates: list[EffectsCandidate], kind: int, phase: str) -> Snapshot:
@@ -511,12 +392,10 @@ def pack_candidates(candidates: list[EffectsCandidate], kind: int, phase: str) -
     return Snapshot(arrays, facts)
 
 
-def unpack_candidates(
-    snapshot: Snapshot, problem: Problem, source: np.ndarray
-) -> tuple[list[EffectsCandidate], int]:
+def unpack_candidates(snapshot: Snapshot, problem: Problem) -> tuple[list[EffectsCandidate], int]:
     candidates = []
     for number, name in enumerate(snapshot.facts["candidates"]):
         own = without_effects(problem) if name == WEIGHTS_ONLY else problem
         solution = unpack_solution(snapshot, f"candidate {number}", own)
-        candidates.append(_finished(name, solution, problem, source))
+        candidates.append(_finished(name, solution, problem))
     return candidates, snapshot.facts["kind"]

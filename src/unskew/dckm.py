@@ -201,8 +201,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     suspect_effects_ : list of dicts, or None
         With ``adjust`` "effects" or "both": the effect of each value of a suspect on each column.
     restarts_ : list of dicts
-        With ``adjust`` "effects" or "both": for each kind of initialization its solution, the
-        selection criteria, and whether it was selected (on the subsample, see ``n_init``).
+        With ``adjust`` "effects" or "both": the solution from each kind of initialization, lowest
+        BIC first. The first is selected: by the likelihood of its partition, in which clusters have
+        means, sites have shrunk effects and own shares of the clusters, on at most 3,000 rows.
 
     Notes
     -----
@@ -479,11 +480,9 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if context is not None:
             sub = context.subcontext(task_name="candidates", max_subtasks=3 * self.max_iter)
             sub.call_on_fit_task_begin(estimator=self)
-        source = _effects.effect_sources(effects, design.column_map)
         chosen, self.restarts_ = _effects.fit_candidates(
             fit_problem.problem,
             small,
-            source,
             init_on,
             seeds[:-1],
             weigh=self.adjust == "both" and fit_problem.problem.dual is not None,

@@ -71,17 +71,17 @@ PARTS = frozenset(
         "unskew.consensus._model_selection.Choice",
         "unskew.consensus._model_selection.SelectionCandidate",
         "unskew.mixture._columns.ColumnModel",
-        "unskew.mixture._em.Mixture",
-        "unskew.mixture._families.BernoulliBlock",
-        "unskew.mixture._families.CategoricalBlock",
-        "unskew.mixture._families.GaussianBlock",
+        "unskew._mixture.em.Mixture",
+        "unskew._mixture.families.BernoulliBlock",
+        "unskew._mixture.families.CategoricalBlock",
+        "unskew._mixture.families.GaussianBlock",
     }
 )
 NAMED_TUPLES = frozenset(
     {
         "unskew._balance.primal.GradientCoefs",
         "unskew.consensus._voting.Votes",
-        "unskew.mixture._em.Choice",
+        "unskew._mixture.em.Choice",
         "unskew.model_file.Items",
     }
 )

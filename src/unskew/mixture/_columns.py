@@ -16,9 +16,9 @@ from .._data.columns import (
     frame_columns,
     read_column,
 )
+from .._mixture.families import MIN_VARIANCE
+from .._mixture.rows import Columns
 from .._validation import abbreviate, find_columns
-from ._families import MIN_VARIANCE
-from ._rows import Columns
 
 # Most categories of a column, and most levels of a suspect.
 MAX_CATEGORIES = 50

@@ -14,6 +14,8 @@ from sklearn.utils.validation import validate_data
 
 from .._base import rollback_on_error
 from .._data.columns import as_frame, column_names
+from .._mixture.em import Choice, Mixture, bic, e_step, run_em
+from .._mixture.rows import Rows, Stats
 from .._progress import emit, nested_progress, verbose_logging
 from .._terms import effective_share
 from .._validation import (
@@ -31,10 +33,8 @@ from ._columns import (
     read_levels,
     read_sources,
 )
-from ._em import Choice, Mixture, bic, e_step, run_em
 from ._identify import describe_lacking, identify, positivity
 from ._prediction import PredictionMixin, check_shares
-from ._rows import Rows, Stats
 from ._search import Problem, Screened, Settings, polish, screen, screen_all
 
 # A full covariance distinguishes at most this many patterns of missing values.

@@ -12,11 +12,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._data.columns import ColumnValues, as_frame, column_names
+from .._mixture.em import MIN_SHARE, Mixture, bic, log_joint
+from .._mixture.families import BernoulliBlock, CategoricalBlock, GaussianBlock, expit
+from .._mixture.rows import Columns, Rows, Stats
 from .._validation import abbreviate, check_number, check_weights, to_native_byteorder
 from ._columns import MISSING, ColumnModel, apply_columns, level_codes, read_sources
-from ._em import MIN_SHARE, Mixture, bic, log_joint
-from ._families import BernoulliBlock, CategoricalBlock, GaussianBlock, expit
-from ._rows import Columns, Rows, Stats
 
 
 class PredictionMixin:

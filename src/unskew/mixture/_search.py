@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
+from .._mixture.em import Choice, Fit, Mixture, bic, e_step, log_joint, run_em
+from .._mixture.rows import Columns, Rows, Stats
 from .._progress import emit, nested_progress
 from ..dckm import DCKM
-from ._em import Choice, Fit, Mixture, bic, e_step, log_joint, run_em
-from ._rows import Columns, Rows, Stats
 
 # Rows on which initializations are screened.
 SCREEN_ROWS = 3000

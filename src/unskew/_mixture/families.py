@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.linalg import cholesky, eigh, inv
 
-from ._cells import common_scale, log_evidence, scales_to_try, solve_cells
+from .cells import common_scale, log_evidence, scales_to_try, solve_cells
 
 LOG_2PI = float(np.log(2 * np.pi))
 # Smallest variance within a group, of a standardised column.

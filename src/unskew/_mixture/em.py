@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._families import BernoulliBlock, CategoricalBlock, GaussianBlock
-from ._rows import CHUNK, Rows, Stats
+from .families import BernoulliBlock, CategoricalBlock, GaussianBlock
+from .rows import CHUNK, Rows, Stats
 
 MIN_SHARE = 1e-12
 # Iterations without a higher bound after which EM has converged.

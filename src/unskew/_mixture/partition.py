@@ -1,0 +1,69 @@
+"""BIC of a given partition, by which solutions of k-means with weights and effects are compared.
+
+Inertia cannot be compared between solutions with different effects or weights. The likelihood can:
+
+    x | cluster k, level l  ~  N(C_k + B_l, Sigma),  B_l ~ N(0, tau^2),  P(k | l) = pi_kl
+
+Parameters are those of the partition: C, Sigma, pi and the posterior of B at its labels. The value
+is the likelihood of the mixture with these parameters, not that of the labels, which would reward
+clusters that are the levels. Two-valued columns are Bernoulli. Sigma is diagonal or full, B is
+present or 0; the form with the lowest BIC counts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .em import Choice, Mixture, bic, e_step
+from .families import MIN_VARIANCE
+from .rows import Columns, Rows, Stats
+
+# More patterns of missing values, or numeric columns, than this: diagonal covariances only.
+MAX_PATTERNS, MAX_FULL = 50, 128
+# Updates of means, covariance and tau, which depend on each other.
+M_STEPS = 4
+
+
+class PartitionCriterion:
+    """BIC of partitions of the same rows.
+
+    X (n, d) with nan where a value is missing; level (n,): the combination of values of the
+    suspects; a (n,): design weights, of which the scale does not matter.
+    """
+
+    def __init__(self, X: np.ndarray, level: np.ndarray, a: np.ndarray):
+        X = np.asarray(X, dtype=np.float64)
+        low, high = np.fmin.reduce(X), np.fmax.reduce(X)  # nan where all values are missing
+        varies = high > low
+        X, low, high = X[:, varies], low[varies], high[varies]
+        two_valued = ((X == low) | (X == high)).all(axis=0)
+        numbers = X[:, ~two_valued]
+        spread = np.nanstd(numbers, axis=0)
+        numbers = (numbers - np.nanmean(numbers, axis=0)) / spread
+        flags = (X == high)[:, two_valued].astype(np.float64)
+        level = np.unique(level, return_inverse=True)[1]
+        columns = Columns(numbers, np.full(spread.size, MIN_VARIANCE), flags, [])
+        a = a / a[a > 0].mean()
+        self.rows = Rows(columns, level, int(level.max()) + 1, a, MAX_PATTERNS)
+        full = 1 < spread.size <= MAX_FULL and self.rows.patterns_exact
+        self.forms = [
+            Choice(covariance, effects, "free")
+            for covariance in (("diag", "full") if full else ("diag",))
+            for effects in ("none", "shift")
+        ]
+
+    def bic(self, labels: np.ndarray, K: int, effects: bool = True) -> float:
+        """``effects``: whether the clusters are those of rows whose effects were removed; B is 0
+        otherwise."""
+        one_hot = np.eye(K)[labels[self.rows.order]]
+        stats = Stats.of_responsibilities(self.rows, one_hot)
+        n, found = float(self.rows.a.sum()), []
+        for form in self.forms:
+            if form.effects == "shift" and not effects:
+                continue
+            model = Mixture(self.rows, K, form)
+            for _ in range(M_STEPS):
+                model.m_step(stats)
+            marginal, _ = model.value(self.rows, e_step(self.rows, model)[0], stats)
+            found.append(bic(marginal, model.n_parameters, n))
+        return min(found)
