@@ -400,13 +400,14 @@ def test_choose_k_counts_the_groups_and_not_the_sites():
     assert model.n_clusters == "auto"
 
 
-def test_choose_strengths_sees_where_effects_alone_fail():
+def test_choose_strengths_keeps_all_rows_where_effects_are_enough():
     data = make_site_footprint(800, rate=0.9, random_state=0)
     found = choose_strengths(data.X, 4, (0.0, 0.3), suspects=data.suspects, random_state=0)
-    assert found.chosen == 0.3
+    assert found.chosen == 0.0
     weak, strong = found.candidates
-    assert strong.silhouette > 2 * weak.silhouette
+    assert weak.effective_size == pytest.approx(1)
     assert strong.effective_size < weak.effective_size
+    assert strong.imbalance_left < weak.imbalance_left
     assert strong.tradeoff == (1 - strong.imbalance_left) * strong.effective_size
 
 

@@ -305,7 +305,7 @@ def test_the_solution_of_a_subsample_is_a_start_for_all_rows(rng):
 
 @pytest.mark.parametrize("adjust", ["weights", "both"])
 def test_restarts_screened_on_a_subsample_end_in_the_same_clusters(adjust, few_screened, rng):
-    X, _, _ = biased(rng, n=2000)
+    X, _, _ = biased(rng, n=3000)
     screened = DCKM(3, suspects=[6, 7, 8], adjust=adjust, n_init=4, random_state=0).fit(X)
     whole = DCKM(3, suspects=[6, 7, 8], adjust=adjust, n_init=4, random_state=0)
     whole._screening_rows = lambda design, seeds: None

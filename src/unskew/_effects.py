@@ -228,10 +228,13 @@ class EffectsCandidate(NamedTuple):
 
 # Rows on which candidates are compared.
 MAX_COMPARED = 3000
+# The solution without effects is selected only where its BIC is lower by this ("very strong
+# evidence", Kass and Raftery): its weights also decrease with the distance from the centres.
+WITHOUT_EFFECTS = 10.0
 
 
 def select(candidates: list[EffectsCandidate]) -> list[EffectsCandidate]:
-    """The candidates with their BIC, the lowest first.
+    """The candidates with their BIC, the selected one first, then by BIC.
 
     The partitions are compared by one likelihood, in which clusters have means, the cells of the
     suspects have effects that are shrunk towards 0, and the shares of the clusters are free in each
@@ -256,7 +259,11 @@ def select(candidates: list[EffectsCandidate]) -> list[EffectsCandidate]:
         effects = each.init != WEIGHTS_ONLY
         value = criterion.bic(clusters.labels[which], clusters.C.shape[0], effects)
         found.append(each._replace(bic=value))
-    return sorted(found, key=lambda candidate: candidate.bic)
+
+    def rank(candidate: EffectsCandidate) -> float:
+        return candidate.bic + (WITHOUT_EFFECTS if candidate.init == WEIGHTS_ONLY else 0.0)
+
+    return sorted(found, key=rank)
 
 
 def fit_candidates(

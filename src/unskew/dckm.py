@@ -201,9 +201,10 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     suspect_effects_ : list of dicts, or None
         With ``adjust`` "effects" or "both": the effect of each value of a suspect on each column.
     restarts_ : list of dicts
-        With ``adjust`` "effects" or "both": the solution from each kind of initialization, lowest
-        BIC first. The first is selected: by the likelihood of its partition, in which clusters have
-        means, sites have shrunk effects and own shares of the clusters, on at most 3,000 rows.
+        With ``adjust`` "effects" or "both": the solution from each kind of initialization, the
+        selected one first, then by BIC (10 is added to that without effects). BIC is that of the
+        partition in a mixture in which clusters have means, and sites have shrunk effects and
+        their own shares of the clusters, on at most 3,000 rows.
 
     Notes
     -----

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .families import BernoulliBlock, CategoricalBlock, GaussianBlock
+from .families import BernoulliBlock, CategoricalBlock, GaussianBlock, log_subset_prior
 from .rows import CHUNK, Rows, Stats
 
 MIN_SHARE = 1e-12
@@ -63,10 +63,17 @@ class Mixture:
 
     @property
     def n_parameters(self) -> int:
-        """Means, covariance, shares, and one tau per column; the effects are integrated out."""
+        """Means, covariance, shares, and the scales of the effects (of numbers, of flags, of each
+        category); the effects are integrated out."""
         L, K = self.shares.shape
         free = (K - 1) * (L if self.choice.selection == "free" else 1)
         return free + sum(block.n_parameters for block in self.blocks)
+
+    @property
+    def log_prior_of_effects(self) -> float:
+        """Log prior of which columns have effects; a categorical column has a tau of its own."""
+        chosen = [b.tau2 > 0 for b in self.blocks if b.shift and b.tau2.size == b.n_columns]
+        return sum(log_subset_prior(used) for used in chosen)
 
     def groups(self, rows: Rows) -> list[tuple]:
         """Runs of rows with the same natural parameters."""
@@ -221,5 +228,8 @@ def run_em(
     return Fit(model, marginal, history, len(history), converged)
 
 
-def bic(marginal: float, n_parameters: int, n: float) -> float:
-    return -2.0 * marginal + n_parameters * float(np.log(max(n, 1.0)))
+def bic(marginal: float, model: Mixture, n: float) -> float:
+    """-2 log p(x, which columns have effects) + p ln n."""
+    return -2.0 * (marginal + model.log_prior_of_effects) + model.n_parameters * float(
+        np.log(max(n, 1.0))
+    )

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.linalg import cholesky, eigh, inv
+from scipy.special import gammaln
 
 from .cells import common_scale, log_evidence, scales_to_try, solve_cells
 
@@ -59,7 +60,7 @@ class GaussianBlock:
     def n_parameters(self) -> int:
         K, g = self.C.shape
         spread = g * (g + 1) // 2 if self.full else g
-        return K * g + spread + (g if self.shift else 0)
+        return K * g + spread + (1 if self.shift else 0)
 
     # ------------------------------------------------------------------------------- diagonal
     def _counts(self, stats: Any) -> np.ndarray:
@@ -346,7 +347,7 @@ class BernoulliBlock(DiscreteBlock):
 
     @property
     def n_parameters(self) -> int:
-        return self.C.size + (self.n_columns if self.shift else 0)
+        return self.C.size + (1 if self.shift else 0)
 
     def _value(self, n, s, C, B) -> np.ndarray:
         """Complete-data log-likelihood, log prior included, of each column."""
@@ -529,6 +530,13 @@ class CategoricalBlock(DiscreteBlock):
         H = np.eye(self.n_columns) + tau2 * self._information(stats)
         volume = np.linalg.slogdet(H)[1].sum()
         return -0.5 * (float((self.B**2).sum()) / tau2 + float(volume)), prior
+
+
+def log_subset_prior(used: np.ndarray) -> float:
+    """Log prior of which columns have effects: every number of columns is equally likely, and every
+    subset of that size (as in the extended BIC)."""
+    d, m = used.size, int(used.sum())
+    return float(-np.log(d + 1) - gammaln(d + 1) + gammaln(m + 1) + gammaln(d - m + 1))
 
 
 def expit(x: np.ndarray) -> np.ndarray:

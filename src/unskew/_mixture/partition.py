@@ -65,5 +65,5 @@ class PartitionCriterion:
             for _ in range(M_STEPS):
                 model.m_step(stats)
             marginal, _ = model.value(self.rows, e_step(self.rows, model)[0], stats)
-            found.append(bic(marginal, model.n_parameters, n))
+            found.append(bic(marginal, model, n))
         return min(found)

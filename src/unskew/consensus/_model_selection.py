@@ -198,8 +198,8 @@ def choose_strengths(
     >>> from unskew.simulate import make_site_footprint
     >>> data = make_site_footprint(1000, rate=0.9, random_state=0)
     >>> found = choose_strengths(data.X, 4, (0.0, 0.3), suspects=data.suspects, random_state=0)
-    >>> found.chosen
-    0.3
+    >>> found.chosen, round(found.candidates[1].effective_size, 1)
+    (0.0, 0.7)
     """
     check_option("criterion", criterion, CRITERIA)
     named = suspects is not None or (model is not None and model.suspects is not None)

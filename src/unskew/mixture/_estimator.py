@@ -68,7 +68,9 @@ class SelectionMixture(
     One criterion ranks initializations, ``covariance``, ``effects``, ``selection`` and
     ``n_components``: BIC = -2 log p(x) + p ln n, with B integrated out (in closed form for numbers
     given the responsibilities, by Laplace's approximation otherwise) and p the number of means,
-    covariances, shares and one tau per column; n is the sum of the sample weights.
+    covariances, shares and scales t; n is the sum of the sample weights. The columns that have
+    effects are part of it as in the extended BIC: every number of columns is equally likely, and
+    every subset of that size.
 
     Parameters
     ----------
@@ -401,7 +403,7 @@ class SelectionMixture(
         self.marginal_log_likelihood_ = fit.marginal - units
         self.n_parameters_ = model.n_parameters
         self._n = problem.n
-        self.bic_ = bic(self.marginal_log_likelihood_, self.n_parameters_, problem.n)
+        self.bic_ = bic(self.marginal_log_likelihood_, model, problem.n)
         self._effects_term = sum(block.penalty(stats)[0] for block in model.blocks)
         self._store_columns(model, stats)
         joint, rows = self._joint_of(problem.columns, self.__dict__.pop("_level_of_rows"), "sample")

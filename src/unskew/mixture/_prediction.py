@@ -87,7 +87,7 @@ class PredictionMixin:
         values = self.score_samples(X)
         a = check_weights(sample_weight, values.size)
         marginal = float(a @ values) + self._effects_term
-        return bic(marginal, self.n_parameters_, float(a.sum()))
+        return bic(marginal, self._model, float(a.sum()))
 
     def predict_weights(self, X):
         """Inverse-selection weights of rows, sum_k r_ik pi_k / pi_kl. Returns an array (n,)."""

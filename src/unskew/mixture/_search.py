@@ -89,7 +89,7 @@ class Problem:
 
     def score(self, fit: Fit) -> float:
         """BIC of a fit to the subsample, extrapolated to all rows."""
-        return bic(self.factor * fit.marginal, fit.model.n_parameters, self.n)
+        return bic(self.factor * fit.marginal, fit.model, self.n)
 
 
 def initial_labels(problem: Problem, K: int, n_init: int) -> list[np.ndarray]:
@@ -306,7 +306,7 @@ def polish(problem: Problem, found: list[Screened], settings: Settings, watch: A
             problem.rows, _grown(problem, one.fit.model), None, max_iter=settings.max_iter,
             tol=settings.tol, watch=watch, history=one.fit.history if problem.whole else None,
         )  # fmt: skip
-        done.append((bic(fit.marginal, fit.model.n_parameters, problem.n), fit))
+        done.append((bic(fit.marginal, fit.model, problem.n), fit))
     done.sort(key=lambda one: one[0])
     return done[0][1], done
 
