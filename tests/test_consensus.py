@@ -285,6 +285,42 @@ def test_a_sample_of_rows_for_each_run_labels_and_weighs_all_rows(biased):
         quick(max_samples=150, objective="paper", solver="paper").fit(biased.X)
 
 
+def test_a_subsample_for_each_run_with_effects_labels_all_rows(biased):
+    model = quick(max_samples=200, suspects=biased.suspects).fit(biased.X)
+    whole = quick(max_samples=None, suspects=biased.suspects).fit(biased.X)
+    assert model.labels_.shape == (400,)
+    np.testing.assert_array_equal(model.predict(biased.X), model.labels_)
+    np.testing.assert_array_equal(model.weights_, whole.weights_)  # learned from all rows
+    assert adjusted_rand_score(model.labels_, whole.labels_) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("named", "K", "n", "size"),
+    [(True, 4, 10**6, 10_000), (True, 100, 10**6, 20_000), (False, 4, 10**6, 100_000),
+     (True, 4, 500, 500)],
+)  # fmt: skip
+def test_automatic_size_of_the_subsample(named, K, n, size):
+    assert ConsensusDCKM(K, suspects=[0] if named else None)._size(n) == size
+    with pytest.raises(ValueError, match="max_samples='all' should be one of"):
+        quick(max_samples="all").fit(np.eye(8))
+
+
+def test_candidates_are_compared_on_a_subsample_of_many_rows(biased, monkeypatch):
+    monkeypatch.setattr("unskew.consensus._model_selection.MAX_SELECTION_ROWS", 150)
+    sizes, fit = [], ConsensusDCKM.fit
+
+    def counting(self, X, y=None, sample_weight=None):
+        sizes.append((len(X), sample_weight.sum(), len(self.init)))
+        return fit(self, X, sample_weight=sample_weight)
+
+    monkeypatch.setattr(ConsensusDCKM, "fit", counting)
+    labels = np.arange(400) % 3
+    model = ConsensusDCKM(suspects=biased.suspects, init=labels, tol=0.1, random_state=0)
+    found = choose_k(biased.X, [3], model=model, n_runs=1, sample_weight=np.full(400, 2.0))
+    assert sizes == [(150, 300.0, 150)]
+    assert found.chosen == 3
+
+
 def test_scaling_the_sample_weights_changes_nothing(biased):
     a = np.random.default_rng(0).uniform(0.5, 2, size=400)
     one, other = (quick().fit(biased.X, sample_weight=s * a) for s in (1.0, 2.0**-20))
