@@ -165,9 +165,6 @@ def test_species_of_penguins_and_cell_lines_in_the_default_setting(seed):
     penguins = SelectionMixture(3, suspects="island", random_state=seed).fit(frame[columns])
     assert adjusted_rand_score(frame["species"], penguins.labels_) > 0.95
     assert penguins.identified_ == "under small effects"
-    more = SelectionMixture(3, suspects="island", random_state=seed)
-    more.fit(frame[[*columns, "sex"]])  # groups of the sexes are no better
-    assert adjusted_rand_score(frame["species"], more.labels_) > 0.95
     frame = pd.read_csv(SITES / "harmony_cell_lines.csv.gz")
     columns = [*(f"X{i}" for i in range(1, 21)), "dataset"]
     lines = SelectionMixture(2, suspects="dataset", random_state=seed).fit(frame[columns])
@@ -573,6 +570,7 @@ def test_marginal_likelihood_with_missing_values_is_that_of_the_joint_gaussian(r
     assert model.marginal_log_likelihood_ == pytest.approx(exact, abs=0.05)
 
 
+@pytest.mark.filterwarnings("ignore:The effects of")
 def test_effects_on_many_columns_are_found_in_few_rows():
     """Half of 72 columns have effects; one parameter for each would outweigh them."""
     data = make_site_footprint(800, rate=0.9, random_state=1)
