@@ -57,8 +57,17 @@ def home(tmp_path, monkeypatch, frame):
 
 
 def one_line(err):
-    """The error, which should be one line, without lines about progress."""
-    steps = ("reading", "comparing", "writing", "warning:", "predicting", "fitting")
+    """The error, which should be one line, without lines about progress and columns."""
+    steps = (
+        "  ",
+        "columns of",
+        "reading",
+        "comparing",
+        "writing",
+        "warning:",
+        "predicting",
+        "fitting",
+    )
     phases = ("restart ", "candidate ", "initialization ", "run ", "method ")
     lines = [x for x in err.splitlines() if not x.split(": ", 1)[-1].startswith(steps + phases)]
     assert len(lines) == 1, err
@@ -258,13 +267,35 @@ def test_columns_are_chosen_by_name_or_pattern(home, unskew):
     assert json.loads(out)["data"]["columns"] == ["x0", "x1", "x2", "site"]
 
 
-def test_constant_columns_are_named_in_the_summary(home, unskew):
-    pl.read_csv("data.csv").with_columns(pl.lit(1).alias("same")).write_csv("data.csv")
-    code, out, err = unskew("fit", "data.csv", *FIT, "--drop", "patient")
-    assert code == 0
-    assert "same (every value is 1)" in out
-    assert "warning: columns are left out: 'same'" in err
-    assert "UserWarning" not in err
+def test_findings_of_all_columns_are_one_block(home, unskew):
+    data = pl.read_csv("data.csv").with_row_index("number")
+    coded = pl.Series("coded", [9, 1, 2, 1, 2] * (len(data) // 5 + 1))[: len(data)]
+    wide = data.with_columns(pl.lit(1).alias("same"), (2.54 * data["x0"]).alias("cm"), coded)
+    wide.write_csv("wide.csv")
+    for verb in (["fit", *FIT], ["audit"], ["compare", *FIT]):
+        code, _, err = unskew(*verb[:1], "wide.csv", *verb[1:], "-s", "site")
+        assert code == 0, err
+        for words in ("constant", "'same' (every value is 1)", "left out 'number' (row numbers",
+                      "'patient' (", "'cm' (repeats 'x0')",
+                      "'coded' (1, 2, 9); read as numbers; codes: --category NAME"):  # fmt: skip
+            assert " ".join(err.split()).count(words) == 1, (verb, words)
+        assert "warning" not in err
+        assert all(line == line.rstrip() for line in err.splitlines())
+    code, out, err = unskew("columns", "wide.csv", "--category", "coded", "--number", "number")
+    assert code == 0, err
+    rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert "near-duplicate: repeats 'x0'" in rows["cm"]
+    assert rows["coded"].split()[1:4] == ["category", "1,", "2,"]
+    assert rows["number"].split()[1] == "number"
+    code, out, _ = unskew("columns", "wide.csv", "--json", "-q")
+    document = json.loads(out)
+    assert [row["column"] for row in document["columns"]] == wide.columns
+    assert {"topic": "constant", "column": "same", "text": "every value is 1"} in document[
+        "findings"
+    ]
+    code, _, err = unskew("columns", "wide.csv", "--category", "cm", "--number", "cm")
+    assert code == 2
+    assert "column 'cm' is --category and --number at once" in err
 
 
 @pytest.mark.parametrize(
@@ -282,7 +313,7 @@ def test_constant_columns_are_named_in_the_summary(home, unskew):
         (["-s", "w", "-w", "w"], "'w' is --suspect and --weight-column at once"),
         (["--drop", "*"], "no column remains"),
         (["--keep", "site", "-s", "site"], "all remaining columns are --suspect"),
-        (["--strict"], "column 'patient' has 160 distinct values"),
+        (["--strict"], "column 'patient' has 160 different values"),
         (["--drop", "patient", "-k", "0"], "--clusters 0 should be >= 1"),
         (["--drop", "patient", "-k", "500"], "--clusters 500 should be <= n_samples=160"),
         (["--drop", "patient", "--bins", "1"], "--bins 1 should be >= 2"),

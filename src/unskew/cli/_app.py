@@ -71,6 +71,11 @@ def add(body: Callable[[Session], int], parameters: opt.Parameters, *examples: s
 
 add(_commands.demo, opt.DEMO, "unskew demo")
 add(
+    _commands.columns,
+    [opt.DATA, *opt.COLUMNS, *opt.ENCODING, *opt.READING],
+    "unskew columns data.csv",
+)
+add(
     _commands.audit,
     [opt.DATA, *opt.SUSPECTS, *opt.COLUMNS, *opt.REPORT] + [*opt.ENCODING, *opt.SEED, *opt.READING],
     "unskew audit data.csv",

@@ -1,4 +1,4 @@
-"""The commands demo, audit, fit, predict, weigh and compare. Each returns an exit code.
+"""The commands demo, columns, audit, fit, predict, weigh and compare. Each returns an exit code.
 
 `_app.py` says which options a command has; their values are in `Session.options`.
 """
@@ -16,6 +16,7 @@ from .._io import FileError
 from ..report._terminal import (
     facts,
     show_audit,
+    show_columns,
     show_comparison,
     show_fit,
     show_scores,
@@ -125,6 +126,7 @@ def _fit(run: Session, kind: Any) -> int:
     with run.outputs():
         study = make_study(run.read_data(), run.options)
         estimator = make_estimator(kind, study, _resolve_adjust(run, study))
+        _show_findings(run, study)
         table, begin = study.table, time.monotonic()
         if isinstance(table, BlockTable) and table.is_decoded_often(len(study.names)):
             run.note(f"{table.name} is decoded anew in each pass; --cache FOLDER does it once")
@@ -149,6 +151,11 @@ def _fit(run: Session, kind: Any) -> int:
     for sentence in failed:
         run.error(f"check failed: {sentence}")
     return 1 if failed else 0
+
+
+def _show_findings(run: Session, study: Study) -> None:
+    if not run.quiet or run.as_json:
+        run.show_findings(study.table, study.X, make_encoder(study, run.options))
 
 
 def _described(study: Study, estimator: Any) -> dict[str, Any]:
@@ -289,6 +296,25 @@ def predict(run: Session) -> int:
     return 0
 
 
+def columns(run: Session) -> int:
+    """Show what is made of each column of a table, and how to change it.
+
+    Columns that are left out, pooled, read as numbers or categories; missing values; integers that
+    may be codes; columns that repeat others; survey weights.
+    """
+    with run.outputs():
+        study = make_study(run.read_data(), run.options)
+        table = study.table
+        encoder = run.inspect_columns(table, study.X, make_encoder(study, run.options))
+    if encoder is None:
+        raise FileError(
+            f"{table.name}: columns of a table in memory are described, not a matrix or blocks"
+        )
+    shown = encoder._describe_columns(table.findings)
+    run.show_result(show_columns(shown, run.findings), rows=len(table), columns=shown)
+    return 0
+
+
 def audit(run: Session) -> int:
     """Audit a table before clustering: which columns predict each other, and whether
     decorrelation is worthwhile.
@@ -299,6 +325,7 @@ def audit(run: Session) -> int:
 
     with run.outputs():
         study = make_study(run.read_data(), run.options)
+        _show_findings(run, study)
         with run.step(study.table.name, "comparing pairs of columns"):
             found = diagnostics.audit(
                 study.X,
@@ -325,6 +352,7 @@ def compare(run: Session) -> int:
         study = make_study(run.read_data(), run.options)
         labels = run.read_labels(len(study.table))
         model = make_estimator(DCKM, study, _resolve_adjust(run, study))
+        _show_findings(run, study)
         with run.step(study.table.name, "fitting each method", progress=True):
             found = diagnostics.compare(
                 study.X,

@@ -161,8 +161,12 @@ ENCODING = group(
     max_categories=integer(
         "Keep at most this many values of a category and pool the others (default: 50)."
     ),
-    strict=flag("Stop at text columns that would be pooled or left out as identifiers."),
+    strict=flag("Stop at columns that would be pooled or left out as identifiers."),
     category=columns("Treat this numeric column as categorical. Repeatable; * as in --drop."),
+    number=columns(
+        "Treat this column as a number, also if it looks like an identifier. Repeatable; * as in "
+        "--drop."
+    ),
     number_scale=word(
         Literal["robust", "sd", "none"],
         "robust",

@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from .._records import ADVICE, Finding, Records
 from ..diagnostics import Audit, Comparison, Diagnostics, Verdict
 from ..diagnostics._simulated import MethodScores
 from ._audit_page import page_of_audit
@@ -60,26 +61,37 @@ def several(names: Iterable[str], most: int = 6) -> str:
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
+def count_kinds(kinds: dict[str, str]) -> str:
+    """Source name -> kind, in words: 12 (6 numbers, 5 categories, 1 left out)."""
+    counts = Counter("left out" if kind == "constant" else kind for kind in kinds.values())
+    parts = [f"{c} {kind if c == 1 else PLURAL.get(kind, kind)}" for kind, c in counts.items()]
+    return f"{len(kinds):,} ({', '.join(parts)})"
+
+
+def show_columns(columns: Records, findings: Iterable[Finding]) -> Group:
+    """What was made of each column, and how to change it."""
+    rows = [[str(cell) for cell in row.values()] for row in columns]
+    advice = {f.topic: ADVICE[f.topic][1] for f in findings if f.topic in ADVICE}
+    return Group(listing(columns[0], "lllrl", rows), facts(*advice.items()))
+
+
 def show_fit(
     estimator: Any, found: Diagnostics | None, data: dict[str, Any], seconds: float, hint: str
 ) -> Group:
     """The data, numbers of the fit, its clusters and the verdict.
 
-    data : rows, columns, kinds, ignored, suspects, and whether there are design weights
+    data : rows, columns, kinds, suspects, and whether there are design weights
     hint : advice to the user, or an empty string
     """
     n = f"{data['rows']:,}"
-    counts = Counter(data["kinds"].values())
-    kinds = [f"{c} {kind if c == 1 else PLURAL.get(kind, kind)}" for kind, c in counts.items()]
+    n_columns = f"{len(data['columns']):,}, not encoded"
     before, after = estimator.initial_imbalance_, estimator.imbalance_
     left = f" ({after / before:.0%} left)" if before > 0 else ""
     choice = getattr(estimator, "choice_", None)
     shown = [
         facts(
             ("rows", f"{n}, with design weights" if data["design_weights"] else n),
-            ("columns", f"{len(data['columns']):,}"
-             + (f": {', '.join(kinds)}" if kinds else ", not encoded")),
-            ("ignored", several(f"{name} ({why})" for name, why in data["ignored"].items())),
+            ("columns", count_kinds(data["kinds"]) if data["kinds"] else n_columns),
             ("suspects", several(data["suspects"])),
             ("effective sample size", f"{estimator.effective_sample_size_:.2f} ({n} rows are "
              f"equivalent to {estimator.kish_size_:,.0f})"),
