@@ -37,6 +37,7 @@ ADVICE = {
     "left out": ("kinds={name: 'number'} or 'category' keeps a column", "--number or --category"
                  " keeps a column"),
     "pooled": ("max_categories= sets how many are kept", "--max-categories sets how many are kept"),
+    "read as text": ("convert the column to numbers", "--missing WORD reads WORD as missing"),
     "few integers": ("read as numbers; codes: kinds={name: 'category'}",
                      "read as numbers; codes: --category NAME"),
     "near-duplicate": ("counts twice in the distance", "counts twice in the distance: --drop NAME"),

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import scipy.sparse as sp
 
+from .._records import Finding
 from . import _text
 from ._archive import ArchiveError, check_npy, check_npz, expansion_limit
 from ._errors import FileError, need, one_line, why
@@ -41,6 +42,7 @@ class InputTable(Table):
     sha256: str
     first_line: int | None = None
     notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     def __len__(self) -> int:
         return int(self.data.shape[0])
@@ -106,8 +108,8 @@ def read_table(
     encoding : of the text formats
     variable : name of the matrix in a npz or mat file; None means the only one with at least two
         rows and columns
-    missing : markers of missing values in text formats, in addition to "", NA, N/A, NaN, nan, null,
-        NULL
+    missing : markers of missing values in text formats, in addition to "", NA, N/A, NaN, null and
+        the like, and to ? . - None and the like where all other values are numbers or dates
     max_bytes : maximum decompressed size of a gz, npz or mat file; None: 64 MiB or 100 times its
         size
 
@@ -140,6 +142,7 @@ def read_table(
     )
     first: int | None = None
     notes: list[str] = []
+    findings: list[Finding] = []
     if place is not None and form not in TEXT:
         size, digest = size_and_digest(place, name)
         where: Any = place
@@ -156,10 +159,10 @@ def read_table(
         content = _text.as_utf8(content, name, encoding)
         missing = _text.MISSING_WORDS + tuple(missing)
     if form == "jsonl":
-        data, notes = _text.read_jsonl(content, name, missing)
+        data, findings = _text.read_jsonl(content, name, missing)
     elif form in TEXT_TABLES:
         separator = "\t" if form == "tsv" else separator
-        data, first, notes = _text.read_csv(
+        data, first, notes, findings = _text.read_csv(
             content, name, separator=separator, header=header, missing=missing
         )
     else:
@@ -173,10 +176,10 @@ def read_table(
             data = data.drop(index)
             notes.append(f"{name}: the stored pandas index was ignored")
         names = list(data.columns)
-        _text.check_column_names(names, name)
     if data.shape[0] == 0 or data.shape[1] == 0:
         raise FileError(f"{name}: has {data.shape[0]} rows and {data.shape[1]} columns")
-    return InputTable(data, tuple(names), name, form, size, digest, first, tuple(notes))
+    said = tuple(notes), tuple(findings)
+    return InputTable(data, tuple(names), name, form, size, digest, first, *said)
 
 
 # --------------------------------------------------------------------------- source and format

@@ -186,7 +186,8 @@ READING = group(
     ),
     encoding=option(str, "utf-8", "Encoding of text files, for example latin-1."),
     missing=names(
-        "Additional marker of missing values, besides empty, NA, N/A, NaN and null. Repeatable.",
+        "Additional marker of missing values, besides empty, NA, N/A, NaN, null and the like, and "
+        "? . - None where all other values are numbers or dates. Repeatable.",
         metavar="WORD",
     ),
     variable=text("Name of the matrix in a mat or npz file."),
