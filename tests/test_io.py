@@ -7,6 +7,7 @@ import io
 import os
 import stat
 import sys
+import zipfile
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -120,6 +121,146 @@ def test_size_and_sum_are_those_of_the_file_as_it_lies_there(tmp_path):
         table = read_table(tmp_path / name)
         assert table.size == len(content)
         assert table.sha256 == hashlib.sha256(content).hexdigest()
+
+
+# -------------------------------------------------------------- statistics packages, Excel, zip
+
+
+LABELS = {"sex": {1: "male", 2: "female"}, "income": {98: "unknown", 99: "refused"}}
+
+
+@pytest.mark.parametrize("name", ["a.dta", "a.sav", "a.zsav", "a.xpt"])
+def test_files_of_statistics_packages_have_their_labels_and_missing_values(tmp_path, name):
+    package, pd = pytest.importorskip("pyreadstat"), pytest.importorskip("pandas")
+    frame = pd.DataFrame(
+        {"sex": [1, 2, 2, None], "income": [10.5, 98, None, 20], "word": ["a", "", "c", "d"]}
+    )
+    if name == "a.xpt":
+        package.write_xport(frame, tmp_path / name)
+    elif name == "a.dta":
+        package.write_dta(frame, tmp_path / name, variable_value_labels=LABELS)
+    else:
+        package.write_sav(
+            frame,
+            tmp_path / name,
+            compress=name == "a.zsav",
+            variable_value_labels=LABELS,
+            missing_ranges={"income": [20]},
+        )
+    table = read_table(tmp_path / name)
+    assert table.names == ("sex", "income", "word")
+    assert table.data["word"].to_list() == ["a", None, "c", "d"]
+    # A number of which few values have labels stays a number; SPSS declares 20 missing.
+    last = 20 if name in ("a.dta", "a.xpt") else None
+    assert table.data["income"].to_list() == [10.5, 98, None, last]
+    if name == "a.xpt":  # which has no labels
+        assert table.data["sex"].to_list() == [1, 2, 2, None]
+        assert table.findings == ()
+        return
+    assert table.data["sex"].to_list() == ["male", "female", "female", None]
+    (found,) = table.findings
+    assert found[:2] == ("value labels", "income")
+    assert found.text == f"{1 + (last == 20)} values without label; others: 98 'unknown'"
+
+
+def put_excel(path, sheets):
+    """Write an Excel file of the rows of each sheet."""
+    start = '<?xml version="1.0"?>'
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    package = "http://schemas.openxmlformats.org/package/2006"
+    relation = '<Relationship Id="r{0}" Type="{1}" Target="{2}"/>'
+    relations = f'{start}<Relationships xmlns="{package}/relationships">{{}}</Relationships>'
+    kinds = "application/vnd.openxmlformats-officedocument.spreadsheetml."
+    part = f'<Override PartName="/{{}}" ContentType="{kinds}{{}}+xml"/>'
+    parts = part.format("xl/workbook.xml", "sheet.main")
+    listed = linked = ""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for i, (name, rows) in enumerate(sheets.items(), 1):
+            parts += part.format(f"xl/s{i}.xml", "worksheet")
+            listed += f'<sheet name="{name}" sheetId="{i}" r:id="r{i}"/>'
+            linked += relation.format(i, f"{office}/worksheet", f"s{i}.xml")
+            cells = "".join(
+                "<row>"
+                + "".join(
+                    f'<c t="inlineStr"><is><t>{cell}</t></is></c>'
+                    if isinstance(cell, str)
+                    else f"<c><v>{cell}</v></c>"
+                    for cell in row
+                )
+                + "</row>"
+                for row in rows
+            )
+            sheet = f"{start}<worksheet {main}><sheetData>{cells}</sheetData></worksheet>"
+            archive.writestr(f"xl/s{i}.xml", sheet)
+        archive.writestr("xl/workbook.xml", f'{start}<workbook {main} xmlns:r="{office}"><sheets>'
+                         f"{listed}</sheets></workbook>")  # fmt: skip
+        archive.writestr("xl/_rels/workbook.xml.rels", relations.format(linked))
+        root = relation.format(1, f"{office}/officeDocument", "xl/workbook.xml")
+        archive.writestr("_rels/.rels", relations.format(root))
+        xml = '<Default Extension="{}" ContentType="application/{}xml"/>'
+        types = xml.format("rels", "vnd.openxmlformats-package.relationships+") + xml.format(
+            "xml", ""
+        )
+        archive.writestr(
+            "[Content_Types].xml",
+            f'{start}<Types xmlns="{package}/content-types">{types}{parts}</Types>',
+        )
+    return path
+
+
+def test_excel(tmp_path):
+    pytest.importorskip("fastexcel")
+    rows = [["age", "site"], [34, "A"], [".", "B"], [7.5, "NA"]]
+    sheets = {"People": rows, "Notes": [["x"], ["only"]]}
+    path = put_excel(tmp_path / "a.xlsx", sheets)
+    table = read_table(path)
+    assert table.data.rows() == [(34, "A"), (None, "B"), (7.5, None)]
+    assert table.findings == (("missing", "age", "'.' in 1 row"),)
+    assert table.notes == (
+        f"{path}: the first of its 2 sheets, 'People', is read; --variable names another: Notes",
+    )
+    assert read_table(path, variable="Notes").data.rows() == [("only",)]
+    with pytest.raises(FileError, match="has no sheet 'Other'; it has People, Notes"):
+        read_table(path, variable="Other")
+
+
+def put_zip(path, **members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "/", 1).replace("_", "."), content)
+    return path
+
+
+def test_a_zip_archive_of_one_table_is_that_table(tmp_path):
+    csv_text = "a,b\n1,x\n2,y\n"
+    path = put_zip(tmp_path / "a.zip", data__="", data__t_csv=csv_text, readme_txt="about")
+    table = read_table(path)
+    assert (table.data.rows(), table.format) == ([(1, "x"), (2, "y")], "csv")
+    assert table.size == path.stat().st_size
+    two = put_zip(tmp_path / "two.zip", a_csv=csv_text, b_csv="c\n1\n2\n")
+    assert read_table(two, variable="b.csv").data.rows() == [(1,), (2,)]
+    with pytest.raises(FileError, match=r"should contain one table, .* contains a.csv, b.csv"):
+        read_table(two)
+    with pytest.raises(FileError, match=r"should contain one table, .* contains a.doc"):
+        read_table(put_zip(tmp_path / "no.zip", a_doc="x"))
+    large = put_zip(tmp_path / "large.zip", a_csv="a\n" + "1\n" * 10_000)
+    with pytest.raises(FileError, match="exceeds the limit of 1,000"):
+        read_table(large, max_bytes=1000)
+
+
+@pytest.mark.parametrize("name", ["a.dta", "a.sav", "a.sas7bdat", "a.xpt", "a.xlsx", "a.zip"])
+def test_a_damaged_file_is_named(tmp_path, name):
+    pytest.importorskip("fastexcel" if name == "a.xlsx" else "pyreadstat")
+    with pytest.raises(FileError, match=rf"{name}: cannot be read as {name[2:]}: "):
+        read_table(put(tmp_path, name, b"not such a file" * 100))
+
+
+@pytest.mark.parametrize(("name", "module"), [("a.dta", "pyreadstat"), ("a.xlsx", "fastexcel")])
+def test_what_is_not_installed_is_named_with_its_extra(tmp_path, monkeypatch, name, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(FileError, match=rf"needs {module}.* 'unskew\[survey\]'"):
+        read_table(put(tmp_path, name, b"PK"))
 
 
 # --------------------------------------------------------------------------------------- types
@@ -368,7 +509,7 @@ BAD = {
     "list.jsonl": (b'{"a": 1}\n[1]\n', "line 2: should be an object"),
     "deep.jsonl": (b'{"a": 1}\n{"a": [1]}\n', "line 2: column 'a' has a list"),
     "none.jsonl": (b"{}\n{}\n", "no rows"),
-    "what.xlsx": (b"x", "suffix .xlsx"),
+    "what.doc": (b"x", "suffix .doc is not one of those that are read: .csv, .txt,"),
     "noname": (b"x", r"suffix \(none\)"),
 }
 

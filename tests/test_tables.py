@@ -225,6 +225,15 @@ def test_columns_shows_what_was_made_of_each_column(rng, form):
         TableEncoder(strict=True).fit(table)
 
 
+def test_survey_weights_are_offered_and_body_weights_are_not(rng):
+    large, one, body = rng.gamma(2, 500, 100), rng.gamma(5, 0.2, 100), rng.normal(70, 9, 100)
+    table = pd.DataFrame(
+        {"finalwgt": large, "weight": one, "WTMEC2YR": large + one, "Weight": body, "wt": body**2}
+    )
+    found = [f.column for f in TableEncoder().fit(table).findings_ if f.topic == "weights"]
+    assert found == ["finalwgt", "weight", "WTMEC2YR"]
+
+
 def test_a_suspect_that_is_an_identifier_is_refused_with_the_remedy(rng):
     table = pd.DataFrame({"sequence": range(50), "x": rng.normal(size=50)})
     model = DCKM(2, suspects=["sequence"], n_init=1, random_state=0)

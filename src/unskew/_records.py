@@ -38,6 +38,8 @@ ADVICE = {
                  " keeps a column"),
     "pooled": ("max_categories= sets how many are kept", "--max-categories sets how many are kept"),
     "read as text": ("convert the column to numbers", "--missing WORD reads WORD as missing"),
+    "value labels": ("read as numbers; kinds={name: 'category'} reads them as categories",
+                     "read as numbers; as categories: --category NAME"),
     "few integers": ("read as numbers; codes: kinds={name: 'category'}",
                      "read as numbers; codes: --category NAME"),
     "near-duplicate": ("counts twice in the distance", "counts twice in the distance: --drop NAME"),

@@ -26,8 +26,9 @@ app = typer.Typer(
     help="Clustering under selection bias.\n\n"
     "Learns a weight for each row under which the columns predict each other less, together with "
     "k-means. Start with [bold]unskew demo[/bold], then [bold]unskew audit DATA[/bold].",
-    epilog="Reads csv, tsv, jsonl (also .gz), parquet, feather, npy, npz, mat, svmlight; "
-    "- is standard input. Exit codes: 0 success, 1 a check failed, 2 bad usage or input.",
+    epilog="Reads csv, tsv, jsonl (also .gz), parquet, feather, npy, npz, mat, svmlight, Stata, "
+    "SPSS, SAS, Excel, and zip of one table; - is standard input. Exit codes: 0 success, 1 a check "
+    "failed, 2 bad usage or input.",
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

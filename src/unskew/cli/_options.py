@@ -177,8 +177,8 @@ SEED = group("Method", seed=option(int, 0, "Seed of the random number generator.
 READING = group(
     "Reading",
     format=text(
-        "csv, tsv, jsonl, parquet, feather, npy, npz, mat or svmlight. Default: by the suffix; csv "
-        "for standard input."
+        "csv, tsv, jsonl, parquet, feather, npy, npz, mat, svmlight, dta, sav, sas7bdat, xpt, xlsx "
+        "or zip (of one table). Default: by the suffix; csv for standard input."
     ),
     no_header=flag("The first line is data; columns are named c0, c1, ..."),
     separator=text(
@@ -190,10 +190,10 @@ READING = group(
         "? . - None where all other values are numbers or dates. Repeatable.",
         metavar="WORD",
     ),
-    variable=text("Name of the matrix in a mat or npz file."),
+    variable=text("Name of the matrix in a mat or npz file, the sheet of xlsx, the file in a zip."),
     max_bytes=integer(
-        "Maximum decompressed size of a gz, npz or mat file. Default: 64 MiB, or 100 times its "
-        "size.",
+        "Maximum decompressed size of a gz, npz, mat, xlsx or zip file. Default: 64 MiB, or 100 "
+        "times its size.",
         min=1,
     ),
     blocks=flag(
