@@ -774,6 +774,24 @@ def test_a_terminal_sees_a_bar_and_a_summary(home):
     assert "start 2 of 2: objective" not in text
 
 
+@pytest.mark.parametrize("verb", ["fit", "compare"])
+def test_the_number_of_clusters_is_selected_without_runs(home, unskew, verb):
+    how = ["data.csv", "-k", "auto", "--keep", "x*", "-s", "site", "--tol", "0.05", "--json"]
+    code, out, err = unskew(verb, *how, "--n-init", "1")
+    assert code == 0, err
+    assert "clusters tried" in err
+    document = json.loads(out)
+    choice = (document["result"] if verb == "fit" else document)["choice"]
+    assert [each["value"] for each in choice["candidates"]] == list(range(2, 13))
+    best = max(choice["candidates"], key=lambda each: each["silhouette"])
+    assert choice["chosen"] == best["value"]
+    found = document["result"]["clusters"] if verb == "fit" else document["comparison"]["rows"][-1][
+        "sizes"
+    ]  # fmt: skip
+    assert len(found) == choice["chosen"]
+    assert document["configuration"]["clusters"] == "auto"
+
+
 def test_what_the_number_of_clusters_was_chosen_from_is_shown(home, unskew):
     how = ["fit", "data.csv", "-k", "auto", "--runs", "2", "--drop", "patient", "-s", "site"]
     how += ["--keep", "x0", "--keep", "x1", "--keep", "f0", "--tol", "0.05"]

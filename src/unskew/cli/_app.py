@@ -84,7 +84,7 @@ add(
 )
 add(
     _commands.fit,
-    [opt.DATA, *opt.CLUSTERS_OR_AUTO, *opt.RUNS, *opt.SUSPECTS, *opt.COLUMNS, *opt.IDS]
+    [opt.DATA, *opt.CLUSTERS, *opt.RUNS, *opt.SUSPECTS, *opt.COLUMNS, *opt.IDS]
     + [*opt.REPORT, *opt.LABELS, *opt.WEIGHTS, *opt.MODEL, *opt.CHECKS]
     + [*opt.WEIGHTING, *opt.CLUSTERING, *opt.ENCODING, *opt.SEED, *opt.READING, *opt.CHECKPOINT],
     "unskew fit data.csv -k 5 --suspect site --report out.html",

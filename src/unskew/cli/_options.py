@@ -64,13 +64,12 @@ def number_or_auto(value: Any) -> Any:
 DATA = argument("data", "A table; - is standard input.")
 MODEL_FILE = argument("model", "File of fit --model or weigh --model.")
 
-CLUSTERS = group(None, clusters=option(int, 8, "Number of clusters.", "-k"))
-CLUSTERS_OR_AUTO = group(
+CLUSTERS = group(
     None,
     clusters=option(
         str,
         "8",
-        "Number of clusters; auto: selected from 2 to 12 (with --runs).",
+        "Number of clusters; auto: selected from 2 to 12.",
         "-k",
         metavar="NUMBER",
         parser=number_or_auto,
