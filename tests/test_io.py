@@ -348,6 +348,11 @@ def test_unmistakable_words_are_missing_in_text_too(tmp_path, word):
     assert table.data["v"].to_list() == ["Most", None, "None"]
 
 
+def test_single_quotes_around_all_names_are_not_part_of_them(tmp_path):
+    assert read_table(put(tmp_path, "a.csv", "'a','b c'\n1,2\n")).names == ("a", "b c")
+    assert read_table(put(tmp_path, "b.csv", "'a','b' or 'c'\n1,2\n")).names[0] == "'a'"
+
+
 def test_a_name_that_occurs_again_gets_a_number(tmp_path):
     table = read_table(put(tmp_path, "a.csv", "age,b,age,age_2,age\n1,2,3,4,5\n"))
     assert table.names == ("age", "b", "age_3", "age_2", "age_4")

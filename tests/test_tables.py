@@ -758,6 +758,28 @@ def test_cluster_summary_by_hand(rng):
         assert abs(by_name["height"]["difference"]) > 1.5 > abs(by_name["noise"]["difference"])
 
 
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
+def test_results_are_tables_of_the_kind_that_came_in(table, kind):
+    own = kind(table)
+    model = DCKM(2, suspects=["site"], adjust="both", n_init=1, random_state=0).fit(own)
+    summary, effects = model.cluster_summary_.to_frame(), model.suspect_effects_.to_frame()
+    assert type(summary) is type(effects) is type(own)
+    names = getattr(summary, "column_names", None) or list(summary.columns)
+    assert names == ["cluster", "size", "share", "weighted_share", "feature", "difference",
+                     "inside", "rest"]  # fmt: skip
+    flat = [(c["cluster"], f["feature"]) for c in model.cluster_summary_ for f in c["features"]]
+    assert list(zip(_list(summary, "cluster"), _list(summary, "feature"))) == flat
+    first = model.suspect_effects_[0]
+    n = len(first["columns"])
+    assert _list(effects, "columns")[:n] == first["columns"]
+    np.testing.assert_array_equal(_list(effects, "effects")[:n], first["effects"])
+
+
+def _list(frame, name):
+    values = frame[name]
+    return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+
+
 def test_encoder_and_estimator_can_be_cloned(table):
     model = DCKM(2, encoder=TableEncoder(category_scale=2.0), n_init=1, random_state=0)
     again = clone(model)

@@ -197,6 +197,8 @@ def _column_names(
             "--no-header if it is data"
         )
     wanted = [cell.strip() or f"c{j}" for j, cell in enumerate(cells)]
+    if all(re.fullmatch("'[^']+'", column) for column in wanted):
+        wanted = [column[1:-1] for column in wanted]
     names: list[str] = []
     taken = set(wanted)
     for j, column in enumerate(wanted):

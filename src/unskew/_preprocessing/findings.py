@@ -38,8 +38,9 @@ WEIGHT_NAME = re.compile(
 PLAIN_WEIGHT_NAME = re.compile(r"(?:^|_)(?:weights?|wt|wts|wght)(?:_|$)")
 # A number with at most this many values, all integers, may be a code.
 MAX_CODES = 12
-# Columns are near-duplicates beyond this correlation on at most SAMPLE rows.
-SAME, SAMPLE, MAX_COMPARED = 0.999, 1000, 2000
+# Columns are near-duplicates beyond this correlation on at most SAMPLE rows: other units, rounded.
+# Consumption and income of a country, or one indicator in two years, reach 0.999.
+SAME, SAMPLE, MAX_COMPARED = 0.9999, 1000, 2000
 
 
 def text_identifier(words: tuple, used: np.ndarray, n: int) -> str:
