@@ -281,6 +281,7 @@ def test_words_for_a_gap_and_none_which_is_an_answer(tmp_path):
         (["1", "2.5", "1e3"], [1.0, 2.5, 1000.0]),
         (["true", "False", "TRUE"], [True, False, True]),
         (["2024-01-31", "NA"], [datetime.date(2024, 1, 31), None]),
+        (["2024/01/31", "2024/2/1"], [datetime.date(2024, 1, 31), datetime.date(2024, 2, 1)]),
         (["2024-01-31 12:30:00", "2024-02-01T00:00:00"],
          [datetime.datetime(2024, 1, 31, 12, 30), datetime.datetime(2024, 2, 1)]),
         (["2024-01-31", "2024-13-99"], ["2024-01-31", "2024-13-99"]),
@@ -373,6 +374,19 @@ def test_the_separator_is_guessed_from_the_first_line(tmp_path, separator):
     table = read_table(put(tmp_path, "a.csv", text))
     assert table.names == ("a", "b,;c", "d")
     assert table.data.rows() == [(1, "x", 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("'OBS' 'GPA' 'X'\n1 2.6 20\n2 2.8 22\n", ("OBS", "GPA", "X")),
+        ("a|b\n1|x\n2|y z\n", ("a", "b")),
+        ("full name\nAnn Lee\nBo Ek\n", ("full name",)),
+        ("some words here\none two\nthree\n", ("some words here",)),
+    ],
+)
+def test_bars_and_blanks_separate_where_all_lines_have_as_many(tmp_path, text, names):
+    assert read_table(put(tmp_path, "a.csv", text)).names == names
 
 
 def test_one_column_needs_no_separator(tmp_path):

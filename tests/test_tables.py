@@ -225,6 +225,21 @@ def test_columns_shows_what_was_made_of_each_column(rng, form):
         TableEncoder(strict=True).fit(table)
 
 
+def test_columns_whose_values_all_differ_do_not_repeat_each_other(rng):
+    table = pd.DataFrame({"a": rng.permutation(900)[:30], "b": rng.normal(size=30)})
+    table["c"] = [f"{chr(65 + i // 6)}{chr(65 + i % 6)}" for i in range(30)]
+    assert TableEncoder().fit(table).findings_ == []
+
+
+def test_text_named_as_an_identifier_is_left_out_though_values_occur_twice():
+    twice = [f"N{i // 2}" for i in range(200)]
+    encoder = TableEncoder().fit(pd.DataFrame({"Individual ID": twice, "nest": twice}))
+    assert encoder.identifiers_ == {
+        "Individual ID": "100 different values in 200 rows: an identifier"
+    }
+    assert encoder.pooled_ == {"nest": 50}
+
+
 def test_survey_weights_are_offered_and_body_weights_are_not(rng):
     large, one, body = rng.gamma(2, 500, 100), rng.gamma(5, 0.2, 100), rng.normal(70, 9, 100)
     table = pd.DataFrame(

@@ -106,8 +106,9 @@ def read_table(
         (SPSS), sas7bdat and xpt (SAS), xlsx, zip (of one table); None means by the suffix (csv for
         standard input and pipes). Text formats may be gzipped.
     header : whether the first line of csv and tsv has the names; else they are c0, c1, ...
-    separator : of csv; None means the most frequent of `,` `;` and tab in the first line. If it is
-        `;`, numbers may have a decimal comma.
+    separator : of csv; None means the most frequent of `,` `;` and tab in the first line (without
+        them `|` or blank, if all lines have the same number). If it is `;`, numbers may have a
+        decimal comma.
     encoding : of the text formats
     variable : name of the matrix in a npz or mat file (None means the only one with at least two
         rows and columns), of the sheet of an xlsx file, or of the file in a zip archive

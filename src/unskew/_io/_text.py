@@ -91,10 +91,18 @@ def _without_nul(content: bytes, name: str) -> bytes:
 
 
 def guess_separator(content: bytes) -> str:
-    """The most frequent of `,` `;` and tab in the first line, outside quotes."""
-    first = next((line for line in content[:BLOCK].splitlines() if line.strip()), b"")
-    bare = re.sub(rb'"[^"]*"', b"", first)
-    return max(SEPARATORS, key=lambda s: bare.count(s.encode()))  # ties: the first in SEPARATORS
+    """The most frequent of `,` `;` and tab in the first line, outside quotes. Without them `|` or a
+    blank, if the first lines have the same number of it: of blanks at least two, because names and
+    values of a single column may contain one."""
+    lines = [line.strip() for line in content[:BLOCK].splitlines() if line.strip()][:20]
+    bare = [re.sub(rb'"[^"]*"', b"", line) for line in lines] or [b""]
+    if not any(s.encode() in bare[0] for s in SEPARATORS):
+        for separator, least in ((b"|", 1), (b" ", 2)):
+            counts = {line.count(separator) for line in bare}
+            if len(counts) == 1 and min(counts) >= least and len(bare) > 2:
+                return separator.decode()
+    # Ties: the first in SEPARATORS.
+    return max(SEPARATORS, key=lambda s: bare[0].count(s.encode()))
 
 
 # ------------------------------------------------------------------------------------------ csv
@@ -224,8 +232,8 @@ def infer_types(
 ) -> tuple[Any, list[Finding]]:
     """Infer missing values and types of string columns; also returns findings.
 
-    bool (true, false), integer, float, date and time (ISO 8601: 2024-01-31, 2024-01-31 12:00), else
-    string. Integers with leading zeros are codes and stay strings. `MISSING_MARKS` are missing
+    bool (true, false), integer, float, date (2024-01-31, 2024/1/31) and time (2024-01-31 12:00),
+    else string. Integers with leading zeros are codes and stay strings. `MISSING_MARKS` are missing
     values where a type other than string remains without them. A column of which at least half but
     not all values are numbers stays a string column and gets a finding. With `decimal_comma`, 1,5
     is also a number.
@@ -276,6 +284,10 @@ def _typed(text: Any, numbers: bool, decimal_comma: bool) -> Any:
                 return text
             whole = points.cast(pl.Int64, strict=False)
             return whole if whole.null_count() == text.null_count() else values
+    if sample[:100].str.contains(r"^\d{4}/\d\d?/\d\d?$").all():
+        day = text.str.to_date("%Y/%m/%d", strict=False)
+        if day.null_count() == text.null_count():
+            return day
     if sample[:100].str.contains(r"^\d{4}-\d\d-\d\d").all():
         day = text.str.to_date("%Y-%m-%d", strict=False)
         if day.null_count() == text.null_count():

@@ -43,12 +43,17 @@ MAX_CODES = 12
 SAME, SAMPLE, MAX_COMPARED = 0.9999, 1000, 2000
 
 
-def text_identifier(words: tuple, used: np.ndarray, n: int) -> str:
-    """Why a text column is an identifier or free text; "" if it is not."""
+def text_identifier(name: str, words: tuple, used: np.ndarray, n: int) -> str:
+    """Why a text column is an identifier or free text; "" if it is not.
+
+    Nearly all values occur once, or many do and the column has the name of an identifier.
+    """
+    many = f"{used.size:,} different values in {n:,} rows"
+    if ID_NAME.search(_words(name)) and used.size > max(MAX_DISTINCT, n / 3):
+        return f"{many}: an identifier"
     if used.size <= MAX_UNIQUE or used.size < NEARLY_ALL * n:
         return ""
     shown = [str(words[c]) for c in used[:1000]]
-    many = f"{used.size:,} different values in {n:,} rows"
     if all(DATE.match(word) for word in shown):
         return f"{many} that look like dates: convert the text to dates (pandas: to_datetime)"
     key = sum(any(c.isdigit() for c in word) for word in shown) > len(shown) / 2
@@ -122,7 +127,7 @@ class Signature:
         self.scores: np.ndarray | None = None
         if own.size < MIN_ROWS or different.size < 2:
             return
-        if different.size <= MAX_DISTINCT:
+        if different.size <= min(MAX_DISTINCT, sample.size // 3):  # values occur again
             # Values by the order of their first occurrence: equal for columns that are the same
             # but for the names of their values. Missing values keep a code of their own.
             order = np.argsort(np.argsort(first)).astype(np.int16)

@@ -413,7 +413,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         why = (
             ""
             if asked or values.kind != "text"
-            else text_identifier(values.words, used, int(known.sum()))
+            else text_identifier(name, values.words, used, int(known.sum()))
         )
         if why:
             self._refuse_if_strict(name, why, "Drop the column")

@@ -181,7 +181,8 @@ READING = group(
     ),
     no_header=flag("The first line is data; columns are named c0, c1, ..."),
     separator=text(
-        "Separator of csv. Default: the most frequent of , ; and tab in the first line."
+        "Separator of csv. Default: the most frequent of , ; and tab in the first line, else | or "
+        "blank."
     ),
     encoding=option(str, "utf-8", "Encoding of text files, for example latin-1."),
     missing=names(
