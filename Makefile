@@ -56,6 +56,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks paper-sensitivity --quick --out out
 	$(BIN)/python -m benchmarks selection --quick --out out
 	$(BIN)/python -m benchmarks sites --quick --out out
+	$(BIN)/python -m benchmarks first-contact --out out
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

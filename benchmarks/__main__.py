@@ -17,6 +17,7 @@ NAMES = {
     "defaults": "results without labels: consensus, model selection, accuracy of the verdict",
     "mixture": "SelectionMixture compared with k-means, ComBat, Harmony and DCKM",
     "sites": "real and simulated sites, compared with Harmony, ComBat, StepMix and mixtures",
+    "first-contact": "public tables through audit, fit, compare and predict: notes and errors",
     "tables": "NHANES as a table: two readers, baselines, known population shares",
     "speed": "time and memory relative to the machine's matrix product and scikit-learn",
 }
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.jobs is not None and options.jobs < 1:
         print(f"benchmarks: --jobs {options.jobs} should be >= 1", file=sys.stderr)
         return 2
-    serial = options.name in ("speed", "tables")
+    serial = options.name in ("speed", "tables", "first-contact")
     if serial and (options.jobs is not None or options.retry_failed):
         print(
             f"benchmarks: {options.name} runs serially; "
@@ -54,7 +55,18 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return 2
     try:
-        from . import defaults, effects, mixture, paper, runner, selection, sites, speed, tables
+        from . import (
+            defaults,
+            effects,
+            first_contact,
+            mixture,
+            paper,
+            runner,
+            selection,
+            sites,
+            speed,
+            tables,
+        )
     except ModuleNotFoundError as error:
         print(
             f"benchmarks: {error.name} is not installed; pip install 'unskew[bench]'",
@@ -71,6 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
         "defaults": defaults.defaults,
         "mixture": mixture.mixture,
         "sites": sites.sites,
+        "first-contact": first_contact.first_contact,
         "tables": tables.tables,
         "speed": speed.speed,
     }[options.name]

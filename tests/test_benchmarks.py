@@ -315,3 +315,17 @@ def test_simulated_defaults_name_what_falls_short():
         "below k-means: 1; with suspects named more than 0.06 below the upper bound: 1"
         in table.note
     )
+
+
+def test_first_contact_lists_notes_and_errors_of_each_command(tmp_path, monkeypatch):
+    from benchmarks import first_contact
+
+    monkeypatch.setattr(
+        first_contact, "TABLES", {"sklearn": {"iris": None, "wine": "no such column"}, "none": {}}
+    )
+    paths = first_contact.first_contact(tmp_path, tmp_path, quick=False, command="test")
+    text = paths[0].read_text(encoding="utf-8")
+    iris = next(line for line in text.splitlines() if line.startswith("| sklearn iris |  |"))
+    assert iris.count("| 0 (") == 4
+    assert "| sklearn iris | few integers | target | 0, 1, 2 |" in text
+    assert text.count("--suspect 'no such column' is not one of its 14 columns") == 2

@@ -57,8 +57,17 @@ def home(tmp_path, monkeypatch, frame):
 
 
 def one_line(err):
-    """The error, which should be one line, without lines about progress."""
-    steps = ("reading", "comparing", "writing", "warning:", "predicting", "fitting")
+    """The error, which should be one line, without lines about progress and columns."""
+    steps = (
+        "  ",
+        "columns of",
+        "reading",
+        "comparing",
+        "writing",
+        "warning:",
+        "predicting",
+        "fitting",
+    )
     phases = ("restart ", "candidate ", "initialization ", "run ", "method ")
     lines = [x for x in err.splitlines() if not x.split(": ", 1)[-1].startswith(steps + phases)]
     assert len(lines) == 1, err
@@ -258,13 +267,42 @@ def test_columns_are_chosen_by_name_or_pattern(home, unskew):
     assert json.loads(out)["data"]["columns"] == ["x0", "x1", "x2", "site"]
 
 
-def test_constant_columns_are_named_in_the_summary(home, unskew):
-    pl.read_csv("data.csv").with_columns(pl.lit(1).alias("same")).write_csv("data.csv")
-    code, out, err = unskew("fit", "data.csv", *FIT, "--drop", "patient")
-    assert code == 0
-    assert "same (every value is 1)" in out
-    assert "warning: columns are left out: 'same'" in err
-    assert "UserWarning" not in err
+def test_findings_of_all_columns_are_one_block(home, unskew):
+    data = pl.read_csv("data.csv").with_row_index("number")
+    coded = pl.Series("coded", [9, 1, 2, 1, 2] * (len(data) // 5 + 1))[: len(data)]
+    wide = data.with_columns(pl.lit(1).alias("same"), (2.54 * data["x0"]).alias("cm"), coded)
+    wide.write_csv("wide.csv")
+    for verb in (["fit", *FIT], ["audit"], ["compare", *FIT]):
+        code, _, err = unskew(*verb[:1], "wide.csv", *verb[1:], "-s", "site")
+        assert code == 0, err
+        for words in ("constant", "'same' (every value is 1)", "left out 'number' (row numbers",
+                      "'patient' (", "'cm' (repeats 'x0')",
+                      "'coded' (1, 2, 9); read as numbers; codes: --category NAME"):  # fmt: skip
+            assert " ".join(err.split()).count(words) == 1, (verb, words)
+        assert "warning" not in err
+        assert all(line == line.rstrip() for line in err.splitlines())
+    head, *body = Path("wide.csv").read_text().splitlines()
+    lines = [f"{head},x0", *(f"{line},{i if i % 5 else '.'}" for i, line in enumerate(body))]
+    Path("twice.csv").write_text("\n".join(lines))
+    code, out, err = unskew("columns", "twice.csv")
+    assert code == 0, err
+    shown = " ".join(out.split())
+    assert "x0_2 number 1 to 159 32 renamed: column 16, also named 'x0'; missing: '.' in" in shown
+    code, out, err = unskew("columns", "wide.csv", "--category", "coded", "--number", "number")
+    assert code == 0, err
+    rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert "near-duplicate: repeats 'x0'" in rows["cm"]
+    assert rows["coded"].split()[1:4] == ["category", "1,", "2,"]
+    assert rows["number"].split()[1] == "number"
+    code, out, _ = unskew("columns", "wide.csv", "--json", "-q")
+    document = json.loads(out)
+    assert [row["column"] for row in document["columns"]] == wide.columns
+    assert {"topic": "constant", "column": "same", "text": "every value is 1"} in document[
+        "findings"
+    ]
+    code, _, err = unskew("columns", "wide.csv", "--category", "cm", "--number", "cm")
+    assert code == 2
+    assert "column 'cm' is --category and --number at once" in err
 
 
 @pytest.mark.parametrize(
@@ -282,7 +320,7 @@ def test_constant_columns_are_named_in_the_summary(home, unskew):
         (["-s", "w", "-w", "w"], "'w' is --suspect and --weight-column at once"),
         (["--drop", "*"], "no column remains"),
         (["--keep", "site", "-s", "site"], "all remaining columns are --suspect"),
-        (["--strict"], "column 'patient' has 160 distinct values"),
+        (["--strict"], "column 'patient' has 160 different values"),
         (["--drop", "patient", "-k", "0"], "--clusters 0 should be >= 1"),
         (["--drop", "patient", "-k", "500"], "--clusters 500 should be <= n_samples=160"),
         (["--drop", "patient", "--bins", "1"], "--bins 1 should be >= 2"),
@@ -321,7 +359,6 @@ CUT = gzip.compress(b"a,b\n1,2\n" * 50, mtime=0)[:-20]
         ("latin.csv", b"a,b\n1,Zo\xeb\n", "latin.csv: line 2: byte 0xeb at offset 8"),
         ("cut.csv.gz", CUT, "cut.csv.gz: is not a complete gzip"),
         ("bad.parquet", b"PAR1nothing", "bad.parquet: cannot be read as parquet"),
-        ("twice.csv", b"a,a\n1,2\n", "twice.csv: columns 1 and 2 are both named 'a'"),
         (".", None, ".: the folder has no .parquet file"),
     ],
 )
@@ -735,6 +772,24 @@ def test_a_terminal_sees_a_bar_and_a_summary(home):
     assert "objective" in text
     assert "verdict" in text
     assert "start 2 of 2: objective" not in text
+
+
+@pytest.mark.parametrize("verb", ["fit", "compare"])
+def test_the_number_of_clusters_is_selected_without_runs(home, unskew, verb):
+    how = ["data.csv", "-k", "auto", "--keep", "x*", "-s", "site", "--tol", "0.05", "--json"]
+    code, out, err = unskew(verb, *how, "--n-init", "1")
+    assert code == 0, err
+    assert "clusters tried" in err
+    document = json.loads(out)
+    choice = (document["result"] if verb == "fit" else document)["choice"]
+    assert [each["value"] for each in choice["candidates"]] == list(range(2, 13))
+    best = max(choice["candidates"], key=lambda each: each["silhouette"])
+    assert choice["chosen"] == best["value"]
+    found = document["result"]["clusters"] if verb == "fit" else document["comparison"]["rows"][-1][
+        "sizes"
+    ]  # fmt: skip
+    assert len(found) == choice["chosen"]
+    assert document["configuration"]["clusters"] == "auto"
 
 
 def test_what_the_number_of_clusters_was_chosen_from_is_shown(home, unskew):

@@ -545,6 +545,16 @@ def test_audit_notices_identifiers_constants_collection_and_gaps():
     assert own.n_columns == table.shape[1]
 
 
+def test_fields_of_results_are_tables():
+    own = audit(make_patients())
+    pairs = own.to_frame("pairs")
+    assert list(pairs.columns) == ["first", "second", "difference", "kind", "association"]
+    assert pairs["association"].tolist() == [p.association for p in own.pairs]
+    assert type(own.to_frame("notices", "polars")).__module__.startswith("polars")
+    with pytest.raises(ValueError, match=r"field='worth' should be one of 'pairs', 'notices'"):
+        own.to_frame("worth")
+
+
 def test_audit_measures_pairs_by_their_kinds():
     table = make_patients()
     kinds = {frozenset((p.first, p.second)): p for p in audit(table).pairs}

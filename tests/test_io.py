@@ -7,6 +7,7 @@ import io
 import os
 import stat
 import sys
+import zipfile
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -122,6 +123,146 @@ def test_size_and_sum_are_those_of_the_file_as_it_lies_there(tmp_path):
         assert table.sha256 == hashlib.sha256(content).hexdigest()
 
 
+# -------------------------------------------------------------- statistics packages, Excel, zip
+
+
+LABELS = {"sex": {1: "male", 2: "female"}, "income": {98: "unknown", 99: "refused"}}
+
+
+@pytest.mark.parametrize("name", ["a.dta", "a.sav", "a.zsav", "a.xpt"])
+def test_files_of_statistics_packages_have_their_labels_and_missing_values(tmp_path, name):
+    package, pd = pytest.importorskip("pyreadstat"), pytest.importorskip("pandas")
+    frame = pd.DataFrame(
+        {"sex": [1, 2, 2, None], "income": [10.5, 98, None, 20], "word": ["a", "", "c", "d"]}
+    )
+    if name == "a.xpt":
+        package.write_xport(frame, tmp_path / name)
+    elif name == "a.dta":
+        package.write_dta(frame, tmp_path / name, variable_value_labels=LABELS)
+    else:
+        package.write_sav(
+            frame,
+            tmp_path / name,
+            compress=name == "a.zsav",
+            variable_value_labels=LABELS,
+            missing_ranges={"income": [20]},
+        )
+    table = read_table(tmp_path / name)
+    assert table.names == ("sex", "income", "word")
+    assert table.data["word"].to_list() == ["a", None, "c", "d"]
+    # A number of which few values have labels stays a number; SPSS declares 20 missing.
+    last = 20 if name in ("a.dta", "a.xpt") else None
+    assert table.data["income"].to_list() == [10.5, 98, None, last]
+    if name == "a.xpt":  # which has no labels
+        assert table.data["sex"].to_list() == [1, 2, 2, None]
+        assert table.findings == ()
+        return
+    assert table.data["sex"].to_list() == ["male", "female", "female", None]
+    (found,) = table.findings
+    assert found[:2] == ("value labels", "income")
+    assert found.text == f"{1 + (last == 20)} values without label; others: 98 'unknown'"
+
+
+def put_excel(path, sheets):
+    """Write an Excel file of the rows of each sheet."""
+    start = '<?xml version="1.0"?>'
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    package = "http://schemas.openxmlformats.org/package/2006"
+    relation = '<Relationship Id="r{0}" Type="{1}" Target="{2}"/>'
+    relations = f'{start}<Relationships xmlns="{package}/relationships">{{}}</Relationships>'
+    kinds = "application/vnd.openxmlformats-officedocument.spreadsheetml."
+    part = f'<Override PartName="/{{}}" ContentType="{kinds}{{}}+xml"/>'
+    parts = part.format("xl/workbook.xml", "sheet.main")
+    listed = linked = ""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for i, (name, rows) in enumerate(sheets.items(), 1):
+            parts += part.format(f"xl/s{i}.xml", "worksheet")
+            listed += f'<sheet name="{name}" sheetId="{i}" r:id="r{i}"/>'
+            linked += relation.format(i, f"{office}/worksheet", f"s{i}.xml")
+            cells = "".join(
+                "<row>"
+                + "".join(
+                    f'<c t="inlineStr"><is><t>{cell}</t></is></c>'
+                    if isinstance(cell, str)
+                    else f"<c><v>{cell}</v></c>"
+                    for cell in row
+                )
+                + "</row>"
+                for row in rows
+            )
+            sheet = f"{start}<worksheet {main}><sheetData>{cells}</sheetData></worksheet>"
+            archive.writestr(f"xl/s{i}.xml", sheet)
+        archive.writestr("xl/workbook.xml", f'{start}<workbook {main} xmlns:r="{office}"><sheets>'
+                         f"{listed}</sheets></workbook>")  # fmt: skip
+        archive.writestr("xl/_rels/workbook.xml.rels", relations.format(linked))
+        root = relation.format(1, f"{office}/officeDocument", "xl/workbook.xml")
+        archive.writestr("_rels/.rels", relations.format(root))
+        xml = '<Default Extension="{}" ContentType="application/{}xml"/>'
+        types = xml.format("rels", "vnd.openxmlformats-package.relationships+") + xml.format(
+            "xml", ""
+        )
+        archive.writestr(
+            "[Content_Types].xml",
+            f'{start}<Types xmlns="{package}/content-types">{types}{parts}</Types>',
+        )
+    return path
+
+
+def test_excel(tmp_path):
+    pytest.importorskip("fastexcel")
+    rows = [["age", "site"], [34, "A"], [".", "B"], [7.5, "NA"]]
+    sheets = {"People": rows, "Notes": [["x"], ["only"]]}
+    path = put_excel(tmp_path / "a.xlsx", sheets)
+    table = read_table(path)
+    assert table.data.rows() == [(34, "A"), (None, "B"), (7.5, None)]
+    assert table.findings == (("missing", "age", "'.' in 1 row"),)
+    assert table.notes == (
+        f"{path}: the first of its 2 sheets, 'People', is read; --variable names another: Notes",
+    )
+    assert read_table(path, variable="Notes").data.rows() == [("only",)]
+    with pytest.raises(FileError, match="has no sheet 'Other'; it has People, Notes"):
+        read_table(path, variable="Other")
+
+
+def put_zip(path, **members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "/", 1).replace("_", "."), content)
+    return path
+
+
+def test_a_zip_archive_of_one_table_is_that_table(tmp_path):
+    csv_text = "a,b\n1,x\n2,y\n"
+    path = put_zip(tmp_path / "a.zip", data__="", data__t_csv=csv_text, readme_txt="about")
+    table = read_table(path)
+    assert (table.data.rows(), table.format) == ([(1, "x"), (2, "y")], "csv")
+    assert table.size == path.stat().st_size
+    two = put_zip(tmp_path / "two.zip", a_csv=csv_text, b_csv="c\n1\n2\n")
+    assert read_table(two, variable="b.csv").data.rows() == [(1,), (2,)]
+    with pytest.raises(FileError, match=r"should contain one table, .* contains a.csv, b.csv"):
+        read_table(two)
+    with pytest.raises(FileError, match=r"should contain one table, .* contains a.doc"):
+        read_table(put_zip(tmp_path / "no.zip", a_doc="x"))
+    large = put_zip(tmp_path / "large.zip", a_csv="a\n" + "1\n" * 10_000)
+    with pytest.raises(FileError, match="exceeds the limit of 1,000"):
+        read_table(large, max_bytes=1000)
+
+
+@pytest.mark.parametrize("name", ["a.dta", "a.sav", "a.sas7bdat", "a.xpt", "a.xlsx", "a.zip"])
+def test_a_damaged_file_is_named(tmp_path, name):
+    pytest.importorskip("fastexcel" if name == "a.xlsx" else "pyreadstat")
+    with pytest.raises(FileError, match=rf"{name}: cannot be read as {name[2:]}: "):
+        read_table(put(tmp_path, name, b"not such a file" * 100))
+
+
+@pytest.mark.parametrize(("name", "module"), [("a.dta", "pyreadstat"), ("a.xlsx", "fastexcel")])
+def test_what_is_not_installed_is_named_with_its_extra(tmp_path, monkeypatch, name, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(FileError, match=rf"needs {module}.* 'unskew\[survey\]'"):
+        read_table(put(tmp_path, name, b"PK"))
+
+
 # --------------------------------------------------------------------------------------- types
 
 
@@ -140,6 +281,7 @@ def test_words_for_a_gap_and_none_which_is_an_answer(tmp_path):
         (["1", "2.5", "1e3"], [1.0, 2.5, 1000.0]),
         (["true", "False", "TRUE"], [True, False, True]),
         (["2024-01-31", "NA"], [datetime.date(2024, 1, 31), None]),
+        (["2024/01/31", "2024/2/1"], [datetime.date(2024, 1, 31), datetime.date(2024, 2, 1)]),
         (["2024-01-31 12:30:00", "2024-02-01T00:00:00"],
          [datetime.datetime(2024, 1, 31, 12, 30), datetime.datetime(2024, 2, 1)]),
         (["2024-01-31", "2024-13-99"], ["2024-01-31", "2024-13-99"]),
@@ -163,18 +305,63 @@ def test_a_column_of_numbers_with_a_word_becomes_text_and_is_noted(tmp_path):
     path = put(tmp_path, "a.csv", "age,b\n34,1\n5,1\nunknown,1\n80+,1\n6,2\n")
     table = read_table(path)
     assert table.data["age"].to_list() == ["34", "5", "unknown", "80+", "6"]
-    (note,) = table.notes
-    for part in (str(path), "'age'", "3 numbers", "2 other values", "'unknown'", "line 4"):
-        assert part in note
+    found = "3 numbers and 2 other values, first 'unknown' in line 4"
+    assert table.findings == (("read as text", "age", found),)
     assert read_table(path, missing=("unknown", "80+")).data["age"].to_list() == [
         34, 5, None, None, 6,
     ]  # fmt: skip
 
 
 def test_a_cell_of_several_lines_makes_places_rows(tmp_path):
-    text = 'a,b\n1,"two\nlines"\n2,x\n?,y\n'
-    (note,) = read_table(put(tmp_path, "a.csv", text)).notes
-    assert "'?', row 3" in note  # which begins at line 5
+    text = 'a,b\n1,"two\nlines"\n2,x\nno,y\n'
+    (found,) = read_table(put(tmp_path, "a.csv", text)).findings
+    assert "'no' in row 3" in found.text  # which begins at line 5
+
+
+@pytest.mark.parametrize("mark", ["?", ".", "-", "--", "None", "n.a.", "..", "na"])
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        (["1", "2", "3"], pl.Int64),
+        (["1.5", "-2", "1e3"], pl.Float64),
+        (["2024-01-31", "2023-02-01", "2022-03-04"], pl.Date),
+        (["true", "false", "true"], pl.Boolean),
+        (["Most", "Several", "Most"], pl.String),
+        (["007", "12", "3"], pl.String),
+    ],
+)
+def test_marks_are_missing_values_unless_the_column_is_text(tmp_path, mark, values, dtype):
+    cells = [*values, mark, *values, mark]
+    path = put(tmp_path, "a.csv", "k,v\n" + "".join(f"x,{cell}\n" for cell in cells))
+    table = read_table(path)
+    assert table.data["v"].dtype == dtype
+    if dtype == pl.String:
+        assert table.data["v"].to_list() == cells
+        assert not any(f.topic == "missing" for f in table.findings)
+    else:
+        assert table.data["v"].null_count() == 2
+        assert table.findings == (("missing", "v", f"{mark!r} in 2 rows"),)
+
+
+@pytest.mark.parametrize("word", ["n/a", "#N/A", "<NA>", "NaT"])
+def test_unmistakable_words_are_missing_in_text_too(tmp_path, word):
+    table = read_table(put(tmp_path, "a.csv", f"k,v\nx,Most\ny,{word}\nz,None\n"))
+    assert table.data["v"].to_list() == ["Most", None, "None"]
+
+
+def test_single_quotes_around_all_names_are_not_part_of_them(tmp_path):
+    assert read_table(put(tmp_path, "a.csv", "'a','b c'\n1,2\n")).names == ("a", "b c")
+    assert read_table(put(tmp_path, "b.csv", "'a','b' or 'c'\n1,2\n")).names[0] == "'a'"
+
+
+def test_a_name_that_occurs_again_gets_a_number(tmp_path):
+    table = read_table(put(tmp_path, "a.csv", "age,b,age,age_2,age\n1,2,3,4,5\n"))
+    assert table.names == ("age", "b", "age_3", "age_2", "age_4")
+    assert table.data.row(0) == (1, 2, 3, 4, 5)
+    assert table.findings == (
+        ("renamed", "age_3", "column 3, also named 'age'"),
+        ("renamed", "age_4", "column 5, also named 'age'"),
+    )
 
 
 def test_a_decimal_comma_is_read_where_semicolons_separate(tmp_path):
@@ -187,6 +374,19 @@ def test_the_separator_is_guessed_from_the_first_line(tmp_path, separator):
     table = read_table(put(tmp_path, "a.csv", text))
     assert table.names == ("a", "b,;c", "d")
     assert table.data.rows() == [(1, "x", 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("'OBS' 'GPA' 'X'\n1 2.6 20\n2 2.8 22\n", ("OBS", "GPA", "X")),
+        ("a|b\n1|x\n2|y z\n", ("a", "b")),
+        ("full name\nAnn Lee\nBo Ek\n", ("full name",)),
+        ("some words here\none two\nthree\n", ("some words here",)),
+    ],
+)
+def test_bars_and_blanks_separate_where_all_lines_have_as_many(tmp_path, text, names):
+    assert read_table(put(tmp_path, "a.csv", text)).names == names
 
 
 def test_one_column_needs_no_separator(tmp_path):
@@ -306,7 +506,6 @@ BAD = {
     "empty.csv": (b"", "is empty"),
     "blank.csv": (b"\n \n", "is empty"),
     "header.csv": (b"a,b\n", "no rows"),
-    "twice.csv": (b"a,b,a\n1,2,3\n", "columns 1 and 3 are both named 'a'"),
     "long.csv": (b"a,b\n1,2\n1,2,3\n", "line 3: 3 fields, but the first line has 2"),
     "short.csv": (b"a,b\n1,2\n1\n3,4\n", "line 3: 1 field, but the first line has 2"),
     "quoted.csv": (b'a,b\n"x\ny",2\n1\n', "line 4: 1 field"),
@@ -329,7 +528,7 @@ BAD = {
     "list.jsonl": (b'{"a": 1}\n[1]\n', "line 2: should be an object"),
     "deep.jsonl": (b'{"a": 1}\n{"a": [1]}\n', "line 2: column 'a' has a list"),
     "none.jsonl": (b"{}\n{}\n", "no rows"),
-    "what.xlsx": (b"x", "suffix .xlsx"),
+    "what.doc": (b"x", "suffix .doc is not one of those that are read: .csv, .txt,"),
     "noname": (b"x", r"suffix \(none\)"),
 }
 

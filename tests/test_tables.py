@@ -159,16 +159,16 @@ def test_identifiers_are_left_out_and_rare_values_pooled_with_one_note(rng):
     table = pd.DataFrame(
         {"id": [f"id-{i}" for i in range(n)], "state": state, "x": rng.normal(size=n)}
     )
-    with pytest.warns(UserWarning, match="columns are left out") as caught:
+    with pytest.warns(UserWarning, match="left out") as caught:
         model = DCKM(2, n_init=1, random_state=0).fit(table)
     text = str(caught[0].message)
-    assert "columns are left out: 'id' (300 different values in 300 rows: an identifier" in text
-    assert "rare values are pooled as 'other values': 'state' (10 values)" in text
+    assert "left out: 'id' (300 different values in 300 rows: an identifier" in text
+    assert "pooled: 'state' (10 rare values as 'other values')" in text
     assert model.encoder_.pooled_ == {"state": 10}
     assert list(model.encoder_.ignored_) == ["id"]
     np.testing.assert_array_equal(model.predict(table), model.labels_)
     for strict in (table.drop(columns="id"), table.drop(columns="state")):
-        with pytest.raises(ValueError, match=r"distinct values in 300 rows .* with strict=True"):
+        with pytest.raises(ValueError, match=r"different values in 300 rows.* with strict=True"):
             DCKM(2, encoder=TableEncoder(strict=True)).fit(strict)
 
 
@@ -179,6 +179,86 @@ def test_different_short_names_in_few_rows_are_no_identifier():
     dates = [f"2024-01-{i + 1:02d}" for i in range(12)]
     encoder.fit(pd.DataFrame({"day": dates, "x": range(12)}))
     assert "look like dates" in encoder.ignored_["day"]
+
+
+@pytest.mark.parametrize("form", [pd.DataFrame, pl.DataFrame])
+def test_columns_shows_what_was_made_of_each_column(rng, form):
+    n = 200
+    height, state = rng.normal(170, 10, n), rng.choice(list("ABCDEF"), n)
+    table = form(
+        {
+            "patient_id": rng.permutation(10**6)[:n],
+            "council tax": rng.permutation(5000)[:n],
+            "year": np.arange(1801, 1801 + n),
+            "shuffled": rng.permutation(n) + 1,
+            "party": np.r_[0, 8, rng.integers(0, 8, n - 2)],
+            "state": state,
+            "state code": [{"A": 7}.get(s, ord(s)) for s in state],
+            "cm": height,
+            "inches": (height / 2.54).round(1),
+            "other": -height + rng.normal(0, 2, n),
+            "same": np.ones(n),
+            "age": np.r_[[np.nan] * 3, rng.integers(18, 80, n - 3)],
+        }
+    )
+    encoder = TableEncoder().fit(table)
+    rows = {row["column"]: row for row in encoder.columns_}
+    notes = {name: row["note"] for name, row in rows.items() if row["note"]}
+    assert notes == {
+        "patient_id": "left out: 200 different integers in 200 rows: an identifier",
+        "shuffled": "left out: row numbers 1 to 200",
+        "party": "few integers: 0, 1, 2, ..., 8",
+        "state code": "few integers: 7, 66, 67, ..., 70; near-duplicate: repeats 'state'",
+        "inches": "near-duplicate: repeats 'cm'",
+        "same": "constant: every value is 1",
+    }
+    kinds = [row["read as"] for row in rows.values()]
+    assert kinds == ["", *["number"] * 2, "", "number", "category", *["number"] * 4, "", "number"]
+    assert [row["missing"] for row in rows.values()] == [0] * 11 + [3]
+    assert type(encoder.columns_.to_frame()) is form
+    for shown in (repr(encoder), encoder._repr_mimebundle_()["text/html"]):
+        assert all(note.replace("'", "").split(":")[0] in shown for note in notes.values())
+    kept = TableEncoder(kinds={"patient_id": "number", "party": "category"}).fit(table)
+    assert [kept.kinds_[name] for name in ("patient_id", "party")] == ["number", "category"]
+    assert not any(f.column in ("patient_id", "party") for f in kept.findings_)
+    with pytest.raises(ValueError, match=r"'patient_id' of X has 200 different .* strict=True"):
+        TableEncoder(strict=True).fit(table)
+
+
+def test_columns_whose_values_all_differ_do_not_repeat_each_other(rng):
+    table = pd.DataFrame({"a": rng.permutation(900)[:30], "b": rng.normal(size=30)})
+    table["c"] = [f"{chr(65 + i // 6)}{chr(65 + i % 6)}" for i in range(30)]
+    assert TableEncoder().fit(table).findings_ == []
+
+
+def test_text_named_as_an_identifier_is_left_out_though_values_occur_twice():
+    twice = [f"N{i // 2}" for i in range(200)]
+    encoder = TableEncoder().fit(pd.DataFrame({"Individual ID": twice, "nest": twice}))
+    assert encoder.identifiers_ == {
+        "Individual ID": "100 different values in 200 rows: an identifier"
+    }
+    assert encoder.pooled_ == {"nest": 50}
+
+
+def test_survey_weights_are_offered_and_body_weights_are_not(rng):
+    large, one, body = rng.gamma(2, 500, 100), rng.gamma(5, 0.2, 100), rng.normal(70, 9, 100)
+    table = pd.DataFrame(
+        {"finalwgt": large, "weight": one, "WTMEC2YR": large + one, "Weight": body, "wt": body**2}
+    )
+    found = [f.column for f in TableEncoder().fit(table).findings_ if f.topic == "weights"]
+    assert found == ["finalwgt", "weight", "WTMEC2YR"]
+
+
+def test_a_suspect_that_is_an_identifier_is_refused_with_the_remedy(rng):
+    table = pd.DataFrame({"sequence": range(50), "x": rng.normal(size=50)})
+    model = DCKM(2, suspects=["sequence"], n_init=1, random_state=0)
+    with (
+        pytest.warns(UserWarning, match="row numbers"),
+        pytest.raises(ValueError, match=r"suspect 'sequence' .*row numbers.* keeps it"),
+    ):
+        model.fit(table)
+    model.set_params(encoder=TableEncoder(kinds={"sequence": "number"})).fit(table)
+    assert model.suspects_.tolist() == [0]
 
 
 @pytest.mark.parametrize(
@@ -230,7 +310,7 @@ def test_tables_of_other_kinds_are_refused_with_the_remedy(table):
 def test_constant_columns_are_reported_and_ignored(table):
     table["hospital"] = "only one"
     table["empty"] = np.nan
-    with pytest.warns(UserWarning, match=r"left out: 'hospital' \(every value is 'only one'\)"):
+    with pytest.warns(UserWarning, match=r"constant: 'hospital' \(every value is 'only one'\)"):
         model = DCKM(3, suspects=["site"], n_init=1, random_state=0).fit(table)
     assert set(model.encoder_.ignored_) == {"hospital", "empty"}
     other = DCKM(3, suspects=["site"], n_init=1, random_state=0)
@@ -693,6 +773,28 @@ def test_cluster_summary_by_hand(rng):
         assert abs(by_name["height"]["difference"]) > 1.5 > abs(by_name["noise"]["difference"])
 
 
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
+def test_results_are_tables_of_the_kind_that_came_in(table, kind):
+    own = kind(table)
+    model = DCKM(2, suspects=["site"], adjust="both", n_init=1, random_state=0).fit(own)
+    summary, effects = model.cluster_summary_.to_frame(), model.suspect_effects_.to_frame()
+    assert type(summary) is type(effects) is type(own)
+    names = getattr(summary, "column_names", None) or list(summary.columns)
+    assert names == ["cluster", "size", "share", "weighted_share", "feature", "difference",
+                     "inside", "rest"]  # fmt: skip
+    flat = [(c["cluster"], f["feature"]) for c in model.cluster_summary_ for f in c["features"]]
+    assert list(zip(_list(summary, "cluster"), _list(summary, "feature"))) == flat
+    first = model.suspect_effects_[0]
+    n = len(first["columns"])
+    assert _list(effects, "columns")[:n] == first["columns"]
+    np.testing.assert_array_equal(_list(effects, "effects")[:n], first["effects"])
+
+
+def _list(frame, name):
+    values = frame[name]
+    return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+
+
 def test_encoder_and_estimator_can_be_cloned(table):
     model = DCKM(2, encoder=TableEncoder(category_scale=2.0), n_init=1, random_state=0)
     again = clone(model)
@@ -806,7 +908,7 @@ def test_objects_with_the_missing_value_of_pandas():
 )
 def test_text_that_looks_like_dates_is_left_out_with_advice(words):
     days = [words.format(m, d) for m in range(1, 13) for d in range(1, 25)]
-    table = pd.DataFrame({"admitted": days, "x": np.arange(288.0)})
+    table = pd.DataFrame({"admitted": days, "x": np.arange(288.0) ** 2})
     with pytest.warns(UserWarning, match="look like dates: convert the text to dates"):
         model = DCKM(2, n_init=1, random_state=0).fit(table)
     assert list(model.encoder_.ignored_) == ["admitted"]

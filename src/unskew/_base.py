@@ -33,6 +33,7 @@ from ._preprocessing import (
     read_margins,
 )
 from ._progress import emit
+from ._records import ColumnWarning, by_topic
 from ._validation import (
     abbreviate,
     check_number,
@@ -237,16 +238,13 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         self.encoder_ = encoder
         self.n_features_in_ = encoder.n_features_in_
         self.feature_names_in_ = encoder.feature_names_in_
-        notes = []
-        if encoder.ignored_:
-            reasons = [f"{name!r} ({why})" for name, why in encoder.ignored_.items()]
-            notes.append(f"columns are left out: {abbreviate(reasons, quoted=False)}")
-        if encoder.pooled_:
-            pooled = [f"{name!r} ({count} values)" for name, count in encoder.pooled_.items()]
-            rare = f"rare values are pooled as 'other values': {abbreviate(pooled, quoted=False)}"
-            notes.append(rare)
-        if notes and (encoder.ignored_ or encoder.max_categories is None):
-            warnings.warn("; ".join(notes), UserWarning, stacklevel=FIT_STACKLEVEL + 1)
+        topics = {"left out", "constant"} | (
+            {"pooled"} if encoder.max_categories is None else set()
+        )
+        changed = [f for f in encoder.findings_ if f.topic in topics]
+        if changed:
+            text = "; ".join(f"{t}: {words}" for t, words in by_topic(changed).items())
+            warnings.warn(text, ColumnWarning, stacklevel=FIT_STACKLEVEL + 1)
         return matrix, a, encoder._column_map()
 
     def _open_source(self, X: Any) -> Any:
@@ -275,6 +273,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
                     f"suspects={self.suspects!r} names {which}, so there is no pair of a suspect "
                     "and another column to balance; None balances all pairs"
                 )
+            self._refuse_identifiers(self.suspects_)
             suspects = np.flatnonzero(np.isin(column_map.source, self.suspects_))
         rows = self._as_tiled(X)
         with rows.executor:
@@ -296,6 +295,15 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             )
         self._warn_of_empty_rows(design)
         return design
+
+    def _refuse_identifiers(self, suspects: np.ndarray) -> None:
+        """Raise for a suspect that the encoder leaves out as an identifier."""
+        for name, why in getattr(self.encoder_, "identifiers_", {}).items():
+            if name in self.feature_names_in_[suspects]:
+                raise ValueError(
+                    f"suspect {name!r} is left out of the table ({why}); kinds={{{name!r}: "
+                    "'number'}} or 'category' of a TableEncoder keeps it"
+                )
 
     @staticmethod
     def _warn_of_empty_rows(design: Design) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from ._arrays import add_up
 from ._kmeans import cluster_sums
 from ._preprocessing import Design
+from ._records import Records
 
 # Maximum number of columns reported for each cluster.
 SHOWN = 10
@@ -49,7 +50,7 @@ def _divide(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
     return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom > 0)
 
 
-def summarise_clusters(model: Any) -> list[dict]:
+def summarise_clusters(model: Any) -> Records:
     """Value of ``DCKM.cluster_summary_``."""
     profile, encoder = model._profile, model.encoder_
     if encoder is not None:
@@ -88,10 +89,10 @@ def summarise_clusters(model: Any) -> list[dict]:
                 ],
             }
         )
-    return out
+    return Records(out, getattr(encoder, "library_", None))
 
 
-def describe_effects(model: Any) -> list[dict] | None:
+def describe_effects(model: Any) -> Records | None:
     """Value of ``DCKM.suspect_effects_``."""
     effects = model._distance.effects
     if effects is None:
@@ -132,4 +133,4 @@ def describe_effects(model: Any) -> list[dict] | None:
         low, high = effects.bins.above[b], effects.bins.upto[b]
         shift = float(model._shift_of(np.array([k]))[0])
         add(f"{names[k]} in ({low + shift:.3g}, {high + shift:.3g}]", int(source[k]), z, own)
-    return out
+    return Records(out, getattr(encoder, "library_", None))

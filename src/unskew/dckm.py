@@ -515,7 +515,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
         List of dicts: "suspect" (its name, with the value for a category), "source", "columns"
         (names), "effects" (array, in standard deviations of the column at m = 1: of a category's
-        value compared with the average row, of a number per standard deviation).
+        value compared with the average row, of a number per standard deviation). Its method
+        ``to_frame()`` makes a table of the kind of X, with a row for each suspect and column.
         """
         check_is_fitted(self)
         return describe_effects(self)
@@ -613,7 +614,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         ``combined_weights_``); "features": the ten with the largest standardised difference,
         (weighted mean inside - weighted mean of all other rows) / standard deviation at m = 1, as
         "feature", "difference", "inside", "rest" (means in the units of the table; for a category
-        its share).
+        its share). Its method ``to_frame()`` makes a table of the kind of X, with a row for each
+        feature of a cluster.
         """
         check_is_fitted(self)
         return summarise_clusters(self)

@@ -1,8 +1,9 @@
 """Reading of tables in many formats, and atomic writing of files.
 
-`_text.py` reads csv, tsv and jsonl, `_read.py` the other formats, `_toml.py` options, `_write.py`
-writes a temporary file in the target folder and renames it, so that a partial file is never
-visible. `_formats.py` has the suffixes of both, `_table.py` finds columns by name.
+`_text.py` reads csv, tsv and jsonl, `_survey.py` Stata, SPSS, SAS and Excel, `_read.py` the other
+formats, `_toml.py` options. `_write.py` writes a temporary file in the target folder and renames
+it, so that a partial file is never visible. `_formats.py` has the suffixes of both, `_table.py`
+finds columns by name.
 """
 
 from ._archive import ArchiveError, check_archive, check_npy, check_npz, expansion_limit

@@ -63,6 +63,7 @@ def check_archive(
     max_bytes: int | None = None,
     max_members: int = MAX_MEMBERS,
     stored: bool = False,
+    folders: bool = False,
 ) -> list[zipfile.ZipInfo]:
     """Members of a zip archive, after validating its central directory.
 
@@ -75,6 +76,7 @@ def check_archive(
     max_bytes : maximum total decompressed size; None: `expansion_limit` of the file's size
     max_members : maximum number of members
     stored : whether compressed members are refused
+    folders : whether entries of folders are left out; else they are refused
 
     Raises
     ------
@@ -84,6 +86,8 @@ def check_archive(
     try:
         with zipfile.ZipFile(bounded) as archive:
             members = archive.infolist()
+            if folders:
+                members = [member for member in members if not member.is_dir()]
     except zipfile.BadZipFile:
         raise
     except (NotImplementedError, ValueError, OverflowError, OSError) as error:

@@ -13,8 +13,11 @@ SUFFIXES = {
     **dict.fromkeys(("jsonl", "ndjson"), "jsonl"),
     **dict.fromkeys(("parquet", "pq"), "parquet"),
     **dict.fromkeys(("feather", "arrow", "ipc"), "feather"),
-    **{name: name for name in ("npy", "npz", "mat")},
+    **{name: name for name in ("npy", "npz", "mat", "dta", "sas7bdat", "xpt")},
     **dict.fromkeys(("svmlight", "svm", "libsvm"), "svmlight"),
+    **dict.fromkeys(("sav", "zsav"), "sav"),
+    **dict.fromkeys(("xlsx", "xlsm", "xls"), "xlsx"),
+    "zip": "zip",  # of one table
 }
 TEXT_TABLES = ("csv", "tsv", "jsonl")
 TEXT = (*TEXT_TABLES, "svmlight")  # these may be gzipped

@@ -8,6 +8,7 @@ import math
 import os
 import stat
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,10 +18,12 @@ from typing import Any, BinaryIO
 import numpy as np
 import scipy.sparse as sp
 
+from .._records import Finding
 from . import _text
-from ._archive import ArchiveError, check_npy, check_npz, expansion_limit
+from ._archive import ArchiveError, check_archive, check_npy, check_npz, expansion_limit
 from ._errors import FileError, need, one_line, why
 from ._formats import STANDARD, SUFFIXES, TEXT, TEXT_TABLES, split_name
+from ._survey import STATISTICS, read_excel, read_statistics
 from ._table import Table
 
 
@@ -41,6 +44,7 @@ class InputTable(Table):
     sha256: str
     first_line: int | None = None
     notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     def __len__(self) -> int:
         return int(self.data.shape[0])
@@ -98,18 +102,20 @@ def read_table(
     Parameters
     ----------
     source : path, or "-" for standard input
-    format : one of csv, tsv, jsonl, parquet, feather, npy, npz, mat, svmlight; None means by the
-        suffix (csv for standard input and pipes). Text formats may be gzipped.
+    format : one of csv, tsv, jsonl, parquet, feather, npy, npz, mat, svmlight, dta (Stata), sav
+        (SPSS), sas7bdat and xpt (SAS), xlsx, zip (of one table); None means by the suffix (csv for
+        standard input and pipes). Text formats may be gzipped.
     header : whether the first line of csv and tsv has the names; else they are c0, c1, ...
-    separator : of csv; None means the most frequent of `,` `;` and tab in the first line. If it is
-        `;`, numbers may have a decimal comma.
+    separator : of csv; None means the most frequent of `,` `;` and tab in the first line (without
+        them `|` or blank, if all lines have the same number). If it is `;`, numbers may have a
+        decimal comma.
     encoding : of the text formats
-    variable : name of the matrix in a npz or mat file; None means the only one with at least two
-        rows and columns
-    missing : markers of missing values in text formats, in addition to "", NA, N/A, NaN, nan, null,
-        NULL
-    max_bytes : maximum decompressed size of a gz, npz or mat file; None: 64 MiB or 100 times its
-        size
+    variable : name of the matrix in a npz or mat file (None means the only one with at least two
+        rows and columns), of the sheet of an xlsx file, or of the file in a zip archive
+    missing : markers of missing values in text formats, in addition to "", NA, N/A, NaN, null and
+        the like, and to ? . - None and the like where all other values are numbers or dates
+    max_bytes : maximum decompressed size of a gz, npz, mat, xlsx or zip file; None: 64 MiB or 100
+        times its size
 
     Returns
     -------
@@ -128,18 +134,9 @@ def read_table(
     name = "standard input" if str(source) == STANDARD else str(source)
     place = _locate(source, name)
     form, packed = _format(source, place, format, name)
-    check_options(
-        form,
-        name,
-        header=header,
-        separator=separator,
-        encoding=encoding,
-        variable=variable,
-        missing=missing,
-        max_bytes=max_bytes,
-    )
     first: int | None = None
     notes: list[str] = []
+    findings: list[Finding] = []
     if place is not None and form not in TEXT:
         size, digest = size_and_digest(place, name)
         where: Any = place
@@ -149,6 +146,21 @@ def read_table(
         where = io.BytesIO(content)
     if not size:
         raise FileError(f"{name}: is empty")
+    zipped = form == "zip"
+    if zipped:
+        form, packed, content = _unzip(where, name, variable, max_bytes)
+        variable, where = None, io.BytesIO(content)
+    check_options(
+        form,
+        name,
+        header=header,
+        separator=separator,
+        encoding=encoding,
+        variable=variable,
+        missing=missing,
+        max_bytes=None if zipped else max_bytes,
+    )
+    limit = expansion_limit(size) if max_bytes is None else max_bytes
     if form in TEXT:
         content = _text.unpack(content, name, packed, max_bytes)
         where = io.BytesIO(content)
@@ -156,15 +168,20 @@ def read_table(
         content = _text.as_utf8(content, name, encoding)
         missing = _text.MISSING_WORDS + tuple(missing)
     if form == "jsonl":
-        data, notes = _text.read_jsonl(content, name, missing)
+        data, findings = _text.read_jsonl(content, name, missing)
     elif form in TEXT_TABLES:
         separator = "\t" if form == "tsv" else separator
-        data, first, notes = _text.read_csv(
+        data, first, notes, findings = _text.read_csv(
             content, name, separator=separator, header=header, missing=missing
         )
     else:
-        limit = expansion_limit(size) if max_bytes is None else max_bytes
-        data = _read_other(form, where, name, variable, limit)
+        with _damage_named(form, name):
+            if form in STATISTICS:
+                data, findings = read_statistics(form, where)
+            elif form == "xlsx":
+                data, notes, findings = read_excel(where, name, variable, limit)
+            else:
+                data = _READERS[form](where, name, variable, limit)
     if isinstance(data, np.ndarray) or sp.issparse(data):
         names = [f"c{j}" for j in range(data.shape[1])]
     else:
@@ -173,10 +190,10 @@ def read_table(
             data = data.drop(index)
             notes.append(f"{name}: the stored pandas index was ignored")
         names = list(data.columns)
-        _text.check_column_names(names, name)
     if data.shape[0] == 0 or data.shape[1] == 0:
         raise FileError(f"{name}: has {data.shape[0]} rows and {data.shape[1]} columns")
-    return InputTable(data, tuple(names), name, form, size, digest, first, tuple(notes))
+    said = tuple(notes), tuple(findings)
+    return InputTable(data, tuple(names), name, form, size, digest, first, *said)
 
 
 # --------------------------------------------------------------------------- source and format
@@ -234,8 +251,8 @@ def _format(
         return "csv", packed
     known = ", ".join("." + s for s in SUFFIXES)
     raise FileError(
-        f"{name}: the suffix {'.' + suffix if suffix else '(none)'} is not one of {known}; use "
-        "--format"
+        f"{name}: the suffix {'.' + suffix if suffix else '(none)'} is not one of those that are "
+        f"read: {known} (text also .gz); if the file has one of these formats, use --format"
     )
 
 
@@ -256,8 +273,8 @@ def check_options(
         ("--separator", separator is not None, ("csv",)),
         ("--missing", bool(missing), TEXT_TABLES),
         ("--encoding", encoding != "utf-8", TEXT_TABLES),
-        ("--variable", variable is not None, ("npz", "mat")),
-        ("--max-bytes", max_bytes is not None, (*TEXT, "npz", "mat")),
+        ("--variable", variable is not None, ("npz", "mat", "xlsx")),
+        ("--max-bytes", max_bytes is not None, (*TEXT, "npz", "mat", "xlsx")),
     ):
         if given and form not in forms:
             raise FileError(f"{name}: {option} does not apply to {form}")
@@ -444,11 +461,35 @@ _READERS: dict[str, Callable[[Any, str, Any, int], Any]] = {
 }
 
 
-def _read_other(form: str, where: Any, name: str, variable: str | None, limit: int) -> Any:
-    """Read a format that is not a text table; errors of other libraries get the file's name."""
+@contextmanager
+def _damage_named(form: str, name: str) -> Iterator[None]:
+    """Errors of other libraries get the name of the file."""
     try:
-        return _READERS[form](where, name, variable, limit)
+        yield
     except (FileError, MemoryError):
         raise
     except Exception as error:  # the libraries raise many types for a damaged file
         raise FileError(f"{name}: cannot be read as {form}: {one_line(error)}") from error
+
+
+def _unzip(
+    where: Any, name: str, member: str | None, max_bytes: int | None
+) -> tuple[str, bool, bytes]:
+    """(format, gzipped, content) of the only table of a zip archive, or of the member."""
+    with _damage_named("zip", name), _opened(where) as file:
+        found = check_archive(file, max_bytes=max_bytes, folders=True)
+        hidden = ("__MACOSX/", ".")
+        names = [m.filename for m in found if not m.filename.startswith(hidden)]
+        tables = [n for n in names if split_name(n)[1] in set(SUFFIXES) - {"zip"}]
+        if member is not None:
+            tables = [n for n in names if n == member]
+        elif len(tables) > 1:  # a text besides the data is their description
+            tables = [n for n in tables if split_name(n)[1] != "txt"] or tables
+        if len(tables) != 1:
+            raise FileError(
+                f"{name}: should contain one table, or --variable should name it; it contains "
+                f"{', '.join(names) or 'no file'}"
+            )
+        with zipfile.ZipFile(file) as archive:
+            content = archive.read(tables[0])
+    return *_format(tables[0], Path(tables[0]), None, f"{name}: {tables[0]}"), content

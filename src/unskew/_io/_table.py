@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._records import Finding
 from ._errors import FileError, nearest
 
 
@@ -18,6 +19,7 @@ class Table:
     name : name of the file in messages
     format, size, sha256 : of the file as stored
     notes : warnings for the user
+    findings : what the user should know about single columns
     """
 
     names: tuple[str, ...]
@@ -26,6 +28,7 @@ class Table:
     size: int
     sha256: str
     notes: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
 
     def __len__(self) -> int:
         raise NotImplementedError

@@ -15,13 +15,21 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
+from .._records import Finding
 from ._archive import expansion_limit
 from ._errors import FileError, need, one_line
 
-# Does not include "None", which is an answer in NHANES (days depressed: None, Several, Most).
-MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+# Missing in every column.
+MISSING_WORDS = ("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "NaT", "null", "NULL")
+# Missing where all other values are numbers, dates, or true and false. In other columns they may be
+# answers, as "None" in NHANES (days depressed: None, Several, Most).
+MISSING_MARKS = (
+    *("?", ".", "..", "...", "-", "--", "*", "na", "Na", "n.a.", "N.A.", "None", "none", "NONE"),
+    *("missing", "Missing", "#NULL!", "#DIV/0!", "#VALUE!"),
+)
 
 SEPARATORS = (",", ";", "\t")
 BLOCK = 1 << 24  # bytes per block of the csv reader; a record should not be longer
@@ -83,10 +91,18 @@ def _without_nul(content: bytes, name: str) -> bytes:
 
 
 def guess_separator(content: bytes) -> str:
-    """The most frequent of `,` `;` and tab in the first line, outside quotes."""
-    first = next((line for line in content[:BLOCK].splitlines() if line.strip()), b"")
-    bare = re.sub(rb'"[^"]*"', b"", first)
-    return max(SEPARATORS, key=lambda s: bare.count(s.encode()))  # ties: the first in SEPARATORS
+    """The most frequent of `,` `;` and tab in the first line, outside quotes. Without them `|` or a
+    blank, if the first lines have the same number of it: of blanks at least two, because names and
+    values of a single column may contain one."""
+    lines = [line.strip() for line in content[:BLOCK].splitlines() if line.strip()][:20]
+    bare = [re.sub(rb'"[^"]*"', b"", line) for line in lines] or [b""]
+    if not any(s.encode() in bare[0] for s in SEPARATORS):
+        for separator, least in ((b"|", 1), (b" ", 2)):
+            counts = {line.count(separator) for line in bare}
+            if len(counts) == 1 and min(counts) >= least and len(bare) > 2:
+                return separator.decode()
+    # Ties: the first in SEPARATORS.
+    return max(SEPARATORS, key=lambda s: bare[0].count(s.encode()))
 
 
 # ------------------------------------------------------------------------------------------ csv
@@ -94,8 +110,8 @@ def guess_separator(content: bytes) -> str:
 
 def read_csv(
     content: bytes, name: str, *, separator: str | None, header: bool, missing: tuple[str, ...]
-) -> tuple[Any, int | None, list[str]]:
-    """(frame, line of the first row or None if rows are not lines, notes)."""
+) -> tuple[Any, int | None, list[str], list[Finding]]:
+    """(frame, line of the first row or None if rows are not lines, notes, findings)."""
     if not content.strip():
         raise FileError(f"{name}: is empty; a table should have a header and rows")
     separator = separator or guess_separator(content)
@@ -106,22 +122,21 @@ def read_csv(
         frame = _read_untidy(content, name, separator)
     first = 1 + int(header) if lines == len(frame) else None
     notes: list[str] = []
+    findings: list[Finding] = []
     cells = frame.row(0)
-    names = _column_names(cells, name, header, notes)
+    names = _column_names(cells, name, header, notes, findings)
     frame.columns = names
     frame = frame[int(header) :]
     if not len(frame):
         raise FileError(f"{name}: has a header but no rows")
     # With the separator ; a comma can be the decimal mark (as in R's read.csv2).
-    frame, more = infer_types(
-        frame, name, first, missing, numbers=True, decimal_comma=separator == ";"
-    )
+    frame, more = infer_types(frame, first, missing, numbers=True, decimal_comma=separator == ";")
     unnamed = [n for n, cell in zip(names, cells) if header and not cell.strip()]
     empty = [n for n in unnamed if frame[n].null_count() == len(frame)]
     if empty:
         notes.append(f"{name}: {len(empty)} column(s) without name and values were ignored")
         frame = frame.drop(empty)
-    return frame, first, notes + more
+    return frame, first, notes, findings + more
 
 
 def _read_regular(content: bytes, name: str, separator: str) -> Any:
@@ -178,28 +193,30 @@ def _records(text: str, name: str, separator: str) -> Iterator[tuple[int, list[s
         raise FileError(f"{name}: line {reader.line_num}: {one_line(error)}") from error
 
 
-def _column_names(cells: Sequence[str], name: str, header: bool, notes: list[str]) -> list[str]:
+def _column_names(
+    cells: Sequence[str], name: str, header: bool, notes: list[str], findings: list[Finding]
+) -> list[str]:
+    """Names of the first line; a name that occurs again gets a number: age, age_2."""
     if not header:
         return [f"c{j}" for j in range(len(cells))]
-    names = [cell.strip() or f"c{j}" for j, cell in enumerate(cells)]
-    check_column_names(names, name)
     if all(re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", cell.strip()) for cell in cells):
         notes.append(
             f"{name}: the first line has only numbers and was used as column names; use "
             "--no-header if it is data"
         )
+    wanted = [cell.strip() or f"c{j}" for j, cell in enumerate(cells)]
+    if all(re.fullmatch("'[^']+'", column) for column in wanted):
+        wanted = [column[1:-1] for column in wanted]
+    names: list[str] = []
+    taken = set(wanted)
+    for j, column in enumerate(wanted):
+        if column in names:
+            own = next(c for i in count(2) if (c := f"{column}_{i}") not in taken)
+            findings.append(Finding("renamed", own, f"column {j + 1}, also named {column!r}"))
+            taken.add(own)
+            column = own
+        names.append(column)
     return names
-
-
-def check_column_names(names: list[str], name: str) -> None:
-    seen: dict[str, int] = {}
-    for j, column in enumerate(names):
-        if column in seen:
-            raise FileError(
-                f"{name}: columns {seen[column] + 1} and {j + 1} are both named {column!r}; "
-                "names should differ"
-            )
-        seen[column] = j
 
 
 # ---------------------------------------------------------------------------------------- types
@@ -207,23 +224,23 @@ def check_column_names(names: list[str], name: str) -> None:
 
 def infer_types(
     frame: Any,
-    name: str,
     first: int | None,
     missing: tuple[str, ...],
     *,
     numbers: bool,
     decimal_comma: bool = False,
-) -> tuple[Any, list[str]]:
-    """Infer missing values and types of string columns; also returns notes about mixed columns.
+) -> tuple[Any, list[Finding]]:
+    """Infer missing values and types of string columns; also returns findings.
 
-    bool (true, false), integer, float, date and time (ISO 8601: 2024-01-31, 2024-01-31 12:00), else
-    string. Integers with leading zeros are codes and stay strings. A column of which at least half
-    but not all values are numbers stays a string column and gets a note. With `decimal_comma`, 1,5
+    bool (true, false), integer, float, date (2024-01-31, 2024/1/31) and time (2024-01-31 12:00),
+    else string. Integers with leading zeros are codes and stay strings. `MISSING_MARKS` are missing
+    values where a type other than string remains without them. A column of which at least half but
+    not all values are numbers stays a string column and gets a finding. With `decimal_comma`, 1,5
     is also a number.
     """
     import polars as pl
 
-    notes: list[str] = []
+    findings: list[Finding] = []
     columns = []
     for column in frame.get_columns():
         if column.dtype != pl.String:
@@ -231,13 +248,24 @@ def infer_types(
             continue
         text = column.str.strip_chars()
         text = text.set(text.is_in(list(missing)).fill_null(False), None)
-        columns.append(_typed(text, name, first, numbers, decimal_comma, notes))
-    return pl.DataFrame(columns), notes
+        typed = _typed(text, numbers, decimal_comma)
+        marked = text.is_in(MISSING_MARKS).fill_null(False)
+        if typed.dtype == pl.String and marked.any():
+            without = text.set(marked, None)
+            if without.null_count() < len(text):
+                other = _typed(without, numbers, decimal_comma)
+                if other.dtype != pl.String:
+                    marks = " and ".join(map(repr, sorted(text.filter(marked).unique())))
+                    where = f"{marks} in {marked.sum()} row{'s' * (marked.sum() > 1)}"
+                    findings.append(Finding("missing", column.name, where))
+                    typed = other
+        if typed.dtype == pl.String and numbers:
+            findings += _mixed(text, first, decimal_comma)
+        columns.append(typed)
+    return pl.DataFrame(columns), findings
 
 
-def _typed(
-    text: Any, name: str, first: int | None, numbers: bool, decimal_comma: bool, notes: list[str]
-) -> Any:
+def _typed(text: Any, numbers: bool, decimal_comma: bool) -> Any:
     import polars as pl
 
     filled = len(text) - text.null_count()
@@ -251,15 +279,15 @@ def _typed(
         if decimal_comma and not sample.str.contains(".", literal=True).any():
             points = text.str.replace(",", ".", literal=True)
         values = points.cast(pl.Float64, strict=False)
-        good = len(values) - values.null_count()
-        if good == filled:
+        if len(values) - values.null_count() == filled:
             if sample.str.contains(r"^[+-]?0\d+$").any():
                 return text
             whole = points.cast(pl.Int64, strict=False)
             return whole if whole.null_count() == text.null_count() else values
-        if 2 * good >= filled:
-            notes.append(_mixed(text, values, name, first, filled, good))
-            return text
+    if sample[:100].str.contains(r"^\d{4}/\d\d?/\d\d?$").all():
+        day = text.str.to_date("%Y/%m/%d", strict=False)
+        if day.null_count() == text.null_count():
+            return day
     if sample[:100].str.contains(r"^\d{4}-\d\d-\d\d").all():
         day = text.str.to_date("%Y-%m-%d", strict=False)
         if day.null_count() == text.null_count():
@@ -270,21 +298,24 @@ def _typed(
     return text
 
 
-def _mixed(text: Any, values: Any, name: str, first: int | None, filled: int, good: int) -> str:
+def _mixed(text: Any, first: int | None, decimal_comma: bool) -> list[Finding]:
+    """A finding if at least half of the values, but not all, are numbers."""
+    points = text.str.replace(",", ".", literal=True) if decimal_comma else text
+    values = points.cast(float, strict=False)
+    filled, good = len(text) - text.null_count(), len(values) - values.null_count()
+    if good == filled or 2 * good < filled:
+        return []
     at = int((text.is_not_null() & values.is_null()).arg_max())
     place = f"row {at + 1}" if first is None else f"line {first + at}"
     others = filled - good
-    return (
-        f"{name}: column {text.name!r} has {good} numbers and {others} other "
-        f"value{'s' * (others > 1)} (first {text[at]!r}, {place}): read as text; use "
-        f"--missing {text[at]!r} if it marks missing values"
-    )
+    other = f"{others} other value{'s' * (others > 1)}, first {text[at]!r} in {place}"
+    return [Finding("read as text", text.name, f"{good} numbers and {other}")]
 
 
 # ---------------------------------------------------------------------------------------- jsonl
 
 
-def read_jsonl(content: bytes, name: str, missing: tuple[str, ...]) -> tuple[Any, list[str]]:
+def read_jsonl(content: bytes, name: str, missing: tuple[str, ...]) -> tuple[Any, list[Finding]]:
     """One JSON object per line; an absent key is a missing value."""
     polars = need("polars", "io", "reading tables")
     if not content.strip():
@@ -295,7 +326,7 @@ def read_jsonl(content: bytes, name: str, missing: tuple[str, ...]) -> tuple[Any
         frame = _jsonl_by_line(content, name, polars)
     if not frame.width or not len(frame):
         raise FileError(f"{name}: has no rows with values")
-    return infer_types(frame, name, None, missing, numbers=False)
+    return infer_types(frame, None, missing, numbers=False)
 
 
 def _jsonl_by_line(content: bytes, name: str, polars: Any) -> Any:

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import numbers
-import re
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._data.columns import ColumnValues, as_frame, column_names, frame_columns, read_column
+from .._data.columns import (
+    ColumnValues,
+    as_frame,
+    column_names,
+    format_number,
+    frame_columns,
+    read_column,
+)
+from .._records import Finding, Records
 from .._validation import abbreviate, check_number, check_option
+from .findings import (
+    MAX_DISTINCT,
+    Signature,
+    describe_number,
+    near_duplicates,
+    number_identifier,
+    text_identifier,
+)
 from .stats import ColumnMap
 
-# Without max_categories, number of the most frequent values of a text column that are kept.
-MAX_DISTINCT = 50
-# A text column with more distinct values than this, nearly all of which occur once, is an
-# identifier or free text if most of its values have digits or LONG_TEXT characters, or if it has
-# more than MAX_DISTINCT values.
-MAX_UNIQUE, NEARLY_ALL, LONG_TEXT = 10, 0.9, 20
-# Text that starts like a date, year first or last.
-DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
 OTHER, MISSING = "other values", "missing"
 # Interquartile range of the standard normal distribution.
 QUARTILES = 1.3489795003921634
@@ -44,7 +51,11 @@ class Recipe:
     words     all levels of an ordered column
     levels    encoded values of the levels that occur
     why       reason why a column is left out
+    identifier  whether that is because it looks like an identifier or free text
     n_pooled  number of values that are pooled as "other values"
+    n_missing number of rows without a value
+    values    what the values are, in a few words
+    notes     (topic, text) of further findings
     """
 
     name: str
@@ -61,7 +72,21 @@ class Recipe:
     words: tuple = ()
     levels: tuple | None = None
     why: str = ""
+    identifier: bool = False
     n_pooled: int = 0
+    n_missing: int = 0
+    values: str = ""
+    notes: tuple = ()
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What a user should know about the column."""
+        found = list(self.notes)
+        if self.n_pooled:
+            found.insert(0, ("pooled", f"{self.n_pooled} rare values as {OTHER!r}"))
+        if self.why:
+            found.insert(0, ("left out" if self.identifier else "constant", self.why))
+        return [Finding(topic, self.name, text) for topic, text in found]
 
     @property
     def columns(self) -> list[str]:
@@ -86,25 +111,28 @@ class Recipe:
         return (value + self.mean) * self.scale + self.centre
 
 
+def _range(values: ColumnValues, v: np.ndarray) -> str:
+    """Smallest and largest of the numbers, dates or levels ``v``."""
+    low, high = float(v.min()), float(v.max())
+    if values.words:
+        return f"{values.words[int(low)]} < {values.words[int(high)]}"
+    if values.kind == "date" and abs(low) < 10**6 and abs(high) < 10**6:
+        low_day, high_day = (np.datetime64(int(np.floor(x)), "D") for x in (low, high))
+        return f"{low_day} to {high_day}"
+    return " to ".join(format_number(x) if x.is_integer() else f"{x:.4g}" for x in (low, high))
+
+
+def _list_words(words: tuple, used: np.ndarray, weight: np.ndarray) -> str:
+    """The most frequent values, and how many there are."""
+    top = used[np.argsort(-weight[used], kind="stable")]
+    shown = ", ".join(str(words[c])[:20] for c in top[:3])
+    return f"{shown}, ... ({used.size:,})" if used.size > 3 else shown
+
+
 def _state_name(name: str, state: str) -> str:
     if state == MISSING:
         return f"{name} is {MISSING}"
     return f"{name}: {OTHER}" if state == OTHER else f"{name}={state}"
-
-
-def _identifier(words: tuple, used: np.ndarray, n: int) -> str:
-    """Why a text column is an identifier or free text; "" if it is not."""
-    if used.size <= MAX_UNIQUE or used.size < NEARLY_ALL * n:
-        return ""
-    shown = [str(words[c]) for c in used[:1000]]
-    many = f"{used.size:,} different values in {n:,} rows"
-    if all(DATE.match(word) for word in shown):
-        return f"{many} that look like dates: convert the text to dates (pandas: to_datetime)"
-    key = sum(any(c.isdigit() for c in word) for word in shown) > len(shown) / 2
-    text = sum(map(len, shown)) > LONG_TEXT * len(shown)
-    if not (key or text or used.size > MAX_DISTINCT):
-        return ""
-    return f"{many}: an identifier or free text"
 
 
 class EncodedTable(NamedTuple):
@@ -143,13 +171,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         With "robust": maximum number of scales from the median. None: no clipping.
     max_categories : int or None, default=None
         Number of the most frequent values that get a column of their own; the others are pooled as
-        "other values". None: 50, and a text column whose values nearly all occur once is left out
-        if it looks like an identifier or free text (digits, long texts, or more than 50 values).
+        "other values". None: 50.
     strict : bool, default=False
-        Raise an error for a text column that would be pooled or left out, instead of a warning.
+        Raise an error for a column that is an identifier, and for a text column that is pooled
+        although ``max_categories`` is not given, instead of a warning.
     kinds : dict or None, default=None
         Source name -> "category" (numbers that are codes) or "number" (levels or booleans to be
-        treated as a number), where the type of the column is misleading.
+        treated as a number), where the type of the column is misleading. Other columns are left
+        out if they look like identifiers: text whose values nearly all occur once and have digits,
+        are long, or are more than 50; different integers that are consecutive (row numbers) or
+        have the name of an identifier (patient_id).
     dtype : {"float32", "float64"}, default="float32"
         Of the matrix, and so of the arithmetic of a fit (sums over rows are in float64).
 
@@ -163,8 +194,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Source name -> "number", "two-valued", "category", "ordered", "date" or "constant".
     ignored_ : dict
         Source columns that are left out (constants, identifiers, free text) -> reason.
+    identifiers_ : dict
+        Those of them that look like identifiers or free text -> reason.
     pooled_ : dict
         Source columns with values pooled as "other values" -> the number of these values.
+    columns_ : list of dicts
+        What was made of each column: kind, values, number of missing values, and a note. Shown as
+        a table by ``print(encoder)`` and in notebooks; ``columns_.to_frame()`` makes it one.
+    findings_ : list of (topic, column, text)
+        The notes: columns that are left out, pooled, near-duplicates of others, or numbers with
+        few integers, which may be codes.
     recipes_ : list
         One per source, with centre, scale, categories.
 
@@ -247,6 +286,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             for name, series in frame_columns(frame).items()
         ]
         self._learn_columns(names, read, a)
+        self.library_ = str(frame.implementation.value)
         return read
 
     def _fit_columns(
@@ -260,19 +300,26 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self, names: list[str], columns: Iterable[ColumnValues], a: np.ndarray
     ) -> None:
         kinds = self.kinds or {}
-        recipes = [
-            self._recipe(name, values, a, kinds.get(name)) for name, values in zip(names, columns)
-        ]
+        recipes: list[Recipe] = []
+        signatures: list[Signature | None] = []
+        for name, values in zip(names, columns):
+            recipes.append(self._recipe(name, values, a, kinds.get(name)))
+            signatures.append(None if recipes[-1].kind == "constant" else Signature(values))
+        for later, earlier in near_duplicates(signatures).items():
+            note = ("near-duplicate", f"repeats {names[earlier]!r}")
+            recipes[later] = replace(recipes[later], notes=(*recipes[later].notes, note))
         self.recipes_ = recipes
         self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_ = len(names)
         self.kinds_ = {r.name: r.kind for r in recipes}
         self.ignored_ = {r.name: r.why for r in recipes if r.kind == "constant"}
+        self.identifiers_ = {r.name: r.why for r in recipes if r.identifier}
         self.pooled_ = {r.name: r.n_pooled for r in recipes if r.n_pooled}
         self.sources_ = np.repeat(np.arange(len(recipes)), [len(r.columns) for r in recipes])
         if self.sources_.size == 0:
+            reasons = [f"{r.name!r} ({r.why})" for r in recipes]
             raise ValueError(
-                f"no column of X varies (columns: {abbreviate(names)}); at least one should"
+                f"no column of X varies: {abbreviate(reasons, quoted=False)}; at least one should"
             )
 
     # ----------------------------------------------------------------------------------- learn
@@ -287,12 +334,28 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if not known.any():
             return Recipe(name, "constant", asked, why="no value is known")
         v, weight = x[known], a[known]
+        n_missing = int((present & missing).sum())
+        why = number_identifier(name, v) if not note and values.kind == "number" else ""
+        if why and asked is None:
+            self._refuse_if_strict(name, why, "Drop the column")
+            return Recipe(name, "constant", why=why, identifier=True, values=_range(values, v))
         if v.min() == v.max():
             if note:  # missingness itself still varies
-                return Recipe(name, "two-valued", asked, centre=float(v[0]), note=True, empty=True)
+                shown = _range(values, v)
+                return Recipe(name, "two-valued", asked, centre=float(v[0]), note=True, empty=True,
+                              n_missing=n_missing, values=shown)  # fmt: skip
             shown = values.words[int(v[0])] if values.words else f"{v[0]:g}"
             return Recipe(name, "constant", asked, why=f"every value is {shown}")
-        common: Any = {"asked": asked, "note": note}
+        different = np.unique(v)
+        common: Any = {
+            "asked": asked,
+            "note": note,
+            "n_missing": n_missing,
+            "values": _range(values, v),
+            "notes": ()
+            if asked or values.kind != "number"
+            else describe_number(name, v, different),
+        }
         with np.errstate(over="ignore", under="ignore"):
             squares = np.square(v - v[0])
         if not np.isfinite(squares.sum()) or squares.max() == 0:
@@ -303,7 +366,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if values.kind == "ordered":
             mean = float(weight @ v / weight.sum())
             sd = float(np.sqrt(weight @ (v - mean) ** 2 / weight.sum()))
-            levels = tuple(float(level) for level in (np.unique(v) - mean) / sd)
+            levels = tuple(float(level) for level in (different - mean) / sd)
             return Recipe(
                 name, "ordered", centre=mean, scale=sd, words=values.words, levels=levels, **common
             )
@@ -319,8 +382,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 recipe = Recipe(name, kind, centre=centre, scale=scale, **common)
         if recipe.kind == "two-valued" and not note:
             return recipe
-        mean = float(weight @ recipe.number(v) / weight.sum())
-        return Recipe(**{**recipe.__dict__, "mean": mean})
+        return replace(recipe, mean=float(weight @ recipe.number(v) / weight.sum()))
+
+    def _refuse_if_strict(self, name: str, why: str, remedy: str) -> None:
+        if self.strict:
+            raise ValueError(f"column {name!r} of X has {why}; with strict=True {remedy}")
 
     def _scale(self, v: np.ndarray, weight: np.ndarray) -> tuple[float, float, float]:
         mean = float(weight @ v / weight.sum())
@@ -342,20 +408,24 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         known = (codes >= 0) & (a > 0)
         weight = np.bincount(codes[known], weights=a[known], minlength=len(values.words))
         used = np.flatnonzero(weight > 0)
-        missing = bool(((codes < 0) & (a > 0)).any())
+        n_missing = int(((codes < 0) & (a > 0)).sum())
+        values_shown = _list_words(values.words, used, weight)
+        why = (
+            ""
+            if asked or values.kind != "text"
+            else text_identifier(name, values.words, used, int(known.sum()))
+        )
+        if why:
+            self._refuse_if_strict(name, why, "Drop the column")
+            return Recipe(name, "constant", why=why, identifier=True, n_missing=n_missing,
+                          values=values_shown)  # fmt: skip
         most = self.max_categories
         if values.kind == "text" and most is None:
             most = MAX_DISTINCT
-            why = _identifier(values.words, used, int(known.sum()))
-            if self.strict and (why or used.size > most):
-                raise ValueError(
-                    f"column {name!r} of X has {used.size} distinct values in {int(known.sum())} "
-                    f"rows ({abbreviate([values.words[c] for c in used[:3]])}); with strict=True a "
-                    f"category should have at most {most}. Drop the column, or pool rare values "
-                    "with max_categories=20"
-                )
-            if why:
-                return Recipe(name, "constant", asked, why=why)
+            if used.size > most:
+                why = f"{used.size:,} different values in {int(known.sum()):,} rows"
+                rule = f"a category should have at most {most}. Pool rare values with "
+                self._refuse_if_strict(name, why, f"{rule}max_categories=20")
         pooled = most is not None and used.size > most
         n_pooled = used.size - most if pooled else 0
         if pooled:
@@ -363,14 +433,51 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             heaviest = np.argsort(-weight[used], kind="stable")[:most]
             used = np.sort(used[heaviest])
         states = tuple(str(values.words[c]) for c in used)
-        states += ((OTHER,) if pooled else ()) + ((MISSING,) if missing else ())
+        states += ((OTHER,) if pooled else ()) + ((MISSING,) if n_missing else ())
         if len(states) < 2:
             why = f"every value is {states[0]!r}" if used.size else "no value is known"
             return Recipe(name, "constant", asked, why=why)
         step = self.category_scale * (1.0 if len(states) == 2 else 2**-0.5)
-        return Recipe(
-            name, "category", asked, states=states, step=float(step), n_pooled=int(n_pooled)
+        return Recipe(name, "category", asked, states=states, step=float(step),
+                      n_pooled=int(n_pooled), n_missing=n_missing,
+                      values=values_shown)  # fmt: skip
+
+    # ------------------------------------------------------------------------------------ shown
+    @property
+    def findings_(self) -> list[Finding]:
+        return [finding for recipe in self.recipes_ for finding in recipe.findings]
+
+    @property
+    def columns_(self) -> Records:
+        return self._describe_columns(())
+
+    def _describe_columns(self, further: Iterable[Finding]) -> Records:
+        """``columns_``, with findings of the reader of a file."""
+        notes: dict[str, list[str]] = {}
+        for topic, column, text in (*further, *self.findings_):
+            notes.setdefault(column, []).append(f"{topic}: {text}")
+        return Records(
+            (
+                {
+                    "column": r.name,
+                    "read as": "" if r.kind == "constant" else r.kind,
+                    "values": r.values,
+                    "missing": r.n_missing,
+                    "note": "; ".join(notes.get(r.name, ())),
+                }
+                for r in self.recipes_
+            ),
+            getattr(self, "library_", None),
         )
+
+    def __repr__(self, *args: Any) -> str:
+        parameters = super().__repr__(*args)
+        return f"{parameters}\n{self.columns_!r}" if hasattr(self, "recipes_") else parameters
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        if not hasattr(self, "recipes_"):
+            return super()._repr_mimebundle_(**kwargs)
+        return {"text/plain": repr(self), "text/html": self.columns_._repr_html_()}
 
     # ----------------------------------------------------------------------------------- apply
     def _match(self, X: Any) -> Any:

@@ -26,8 +26,9 @@ app = typer.Typer(
     help="Clustering under selection bias.\n\n"
     "Learns a weight for each row under which the columns predict each other less, together with "
     "k-means. Start with [bold]unskew demo[/bold], then [bold]unskew audit DATA[/bold].",
-    epilog="Reads csv, tsv, jsonl (also .gz), parquet, feather, npy, npz, mat, svmlight; "
-    "- is standard input. Exit codes: 0 success, 1 a check failed, 2 bad usage or input.",
+    epilog="Reads csv, tsv, jsonl (also .gz), parquet, feather, npy, npz, mat, svmlight, Stata, "
+    "SPSS, SAS, Excel, and zip of one table; - is standard input. Exit codes: 0 success, 1 a check "
+    "failed, 2 bad usage or input.",
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -71,6 +72,11 @@ def add(body: Callable[[Session], int], parameters: opt.Parameters, *examples: s
 
 add(_commands.demo, opt.DEMO, "unskew demo")
 add(
+    _commands.columns,
+    [opt.DATA, *opt.COLUMNS, *opt.ENCODING, *opt.READING],
+    "unskew columns data.csv",
+)
+add(
     _commands.audit,
     [opt.DATA, *opt.SUSPECTS, *opt.COLUMNS, *opt.REPORT] + [*opt.ENCODING, *opt.SEED, *opt.READING],
     "unskew audit data.csv",
@@ -78,7 +84,7 @@ add(
 )
 add(
     _commands.fit,
-    [opt.DATA, *opt.CLUSTERS_OR_AUTO, *opt.RUNS, *opt.SUSPECTS, *opt.COLUMNS, *opt.IDS]
+    [opt.DATA, *opt.CLUSTERS, *opt.RUNS, *opt.SUSPECTS, *opt.COLUMNS, *opt.IDS]
     + [*opt.REPORT, *opt.LABELS, *opt.WEIGHTS, *opt.MODEL, *opt.CHECKS]
     + [*opt.WEIGHTING, *opt.CLUSTERING, *opt.ENCODING, *opt.SEED, *opt.READING, *opt.CHECKPOINT],
     "unskew fit data.csv -k 5 --suspect site --report out.html",

@@ -1,4 +1,4 @@
-"""The commands demo, audit, fit, predict, weigh and compare. Each returns an exit code.
+"""The commands demo, columns, audit, fit, predict, weigh and compare. Each returns an exit code.
 
 `_app.py` says which options a command has; their values are in `Session.options`.
 """
@@ -16,6 +16,7 @@ from .._io import FileError
 from ..report._terminal import (
     facts,
     show_audit,
+    show_columns,
     show_comparison,
     show_fit,
     show_scores,
@@ -98,8 +99,6 @@ def fit(run: Session) -> int:
     from .. import DCKM, ConsensusDCKM
 
     runs = run.options["runs"]
-    if run.options["clusters"] == "auto" and not runs:
-        raise FileError("--clusters auto needs several runs; add --runs 20")
     if runs and run.options["checkpoint"] is not None:
         raise FileError("--checkpoint should not be given with --runs; it is for a single fit")
     return _fit(run, ConsensusDCKM if runs else DCKM)
@@ -124,7 +123,9 @@ def _fit(run: Session, kind: Any) -> int:
         raise FileError(f"--fail-below {share:g} should be in (0, 1]")
     with run.outputs():
         study = make_study(run.read_data(), run.options)
-        estimator = make_estimator(kind, study, _resolve_adjust(run, study))
+        _show_findings(run, study)
+        options, choice = _choose_clusters(run, study, _resolve_adjust(run, study))
+        estimator = make_estimator(kind, study, options)
         table, begin = study.table, time.monotonic()
         if isinstance(table, BlockTable) and table.is_decoded_often(len(study.names)):
             run.note(f"{table.name} is decoded anew in each pass; --cache FOLDER does it once")
@@ -135,12 +136,14 @@ def _fit(run: Session, kind: Any) -> int:
         _write_fit(run, study, estimator)
         run.write_report(found)
     failed = _failed_checks(run, estimator, found)
-    result = _fitted(shown, seconds)
+    if hasattr(estimator, "choice_"):
+        choice = estimator.choice_
+    result = _fitted(shown, seconds, choice)
     if run.verb == "weigh" and run.options["weights"] is None:
         result["weights"] = estimator.weights_
     data = _described(study, estimator)
     run.show_result(
-        show_fit(shown, found, data, seconds, _hint(study, estimator)),
+        show_fit(shown, found, data, seconds, choice, _hint(study, estimator)),
         data=data,
         result=result,
         verdict=None if found is None else found.verdict,
@@ -149,6 +152,11 @@ def _fit(run: Session, kind: Any) -> int:
     for sentence in failed:
         run.error(f"check failed: {sentence}")
     return 1 if failed else 0
+
+
+def _show_findings(run: Session, study: Study) -> None:
+    if not run.quiet or run.as_json:
+        run.show_findings(study.table, study.X, make_encoder(study, run.options))
 
 
 def _described(study: Study, estimator: Any) -> dict[str, Any]:
@@ -163,7 +171,7 @@ def _described(study: Study, estimator: Any) -> dict[str, Any]:
     }
 
 
-def _fitted(estimator: Any, seconds: float) -> dict[str, Any]:
+def _fitted(estimator: Any, seconds: float, choice: Any) -> dict[str, Any]:
     result = {
         "effective_size": estimator.effective_sample_size_,
         "kish_size": estimator.kish_size_,
@@ -178,13 +186,15 @@ def _fitted(estimator: Any, seconds: float) -> dict[str, Any]:
         result |= {
             "runs": estimator.n_runs,
             "voting_runs": sum(run["votes"] for run in estimator.runs_),
-            "n_clusters": estimator.n_clusters_,
             "stability": estimator.stability_,
             "confidence": estimator.confidence_.mean(),
-            "choice": estimator.choice_,  # selection of n_clusters; None if it was given
         }
     if hasattr(estimator, "labels_"):
-        result["clusters"] = estimator.cluster_summary_
+        result |= {
+            "n_clusters": estimator._K,
+            "choice": choice,  # selection of n_clusters; None if it was given
+            "clusters": estimator.cluster_summary_,
+        }
     return result
 
 
@@ -208,6 +218,20 @@ def _resolve_adjust(run: Session, study: Study) -> dict[str, Any]:
             "suspects are removed"
         )
     return options
+
+
+def _choose_clusters(run: Session, study: Study, options: dict) -> tuple[dict, Any]:
+    """The options with the selected number of clusters for a single fit with --clusters auto, and
+    the selection, None if there was none; ConsensusDCKM selects the number by itself."""
+    if options.get("clusters") != "auto" or options.get("runs"):
+        return options, None
+    from .. import ConsensusDCKM, choose_k
+
+    model = make_estimator(ConsensusDCKM, study, options | {"runs": None})
+    model.set_params(row_scale=None)  # as in the fit
+    with run.step(study.table.name, "choosing the number of clusters", progress=True):
+        choice = choose_k(study.X, sample_weight=study.sample_weight, model=model)
+    return options | {"clusters": choice.chosen}, choice
 
 
 def _diagnose(run: Session, study: Study, estimator: Any) -> Any:
@@ -289,6 +313,25 @@ def predict(run: Session) -> int:
     return 0
 
 
+def columns(run: Session) -> int:
+    """Show what is made of each column of a table, and how to change it.
+
+    Columns that are left out, pooled, read as numbers or categories; missing values; integers that
+    may be codes; columns that repeat others; survey weights.
+    """
+    with run.outputs():
+        study = make_study(run.read_data(), run.options)
+        table = study.table
+        encoder = run.inspect_columns(table, study.X, make_encoder(study, run.options))
+    if encoder is None:
+        raise FileError(
+            f"{table.name}: columns of a table in memory are described, not a matrix or blocks"
+        )
+    shown = encoder._describe_columns(table.findings)
+    run.show_result(show_columns(shown, run.findings), rows=len(table), columns=shown)
+    return 0
+
+
 def audit(run: Session) -> int:
     """Audit a table before clustering: which columns predict each other, and whether
     decorrelation is worthwhile.
@@ -299,6 +342,7 @@ def audit(run: Session) -> int:
 
     with run.outputs():
         study = make_study(run.read_data(), run.options)
+        _show_findings(run, study)
         with run.step(study.table.name, "comparing pairs of columns"):
             found = diagnostics.audit(
                 study.X,
@@ -324,7 +368,9 @@ def compare(run: Session) -> int:
     with run.outputs():
         study = make_study(run.read_data(), run.options)
         labels = run.read_labels(len(study.table))
-        model = make_estimator(DCKM, study, _resolve_adjust(run, study))
+        _show_findings(run, study)
+        options, choice = _choose_clusters(run, study, _resolve_adjust(run, study))
+        model = make_estimator(DCKM, study, options)
         with run.step(study.table.name, "fitting each method", progress=True):
             found = diagnostics.compare(
                 study.X,
@@ -335,5 +381,5 @@ def compare(run: Session) -> int:
                 **model.get_params(deep=False),
             )
         run.write_report(found)
-    run.show_result(show_comparison(found), comparison=found)
+    run.show_result(show_comparison(found, choice), comparison=found, choice=choice)
     return 0

@@ -66,7 +66,11 @@ class Terminal:
         """Print a human-readable result."""
         if self.quiet:
             return
-        console = self.errors if self.output_is_taken else console_for(sys.stdout)
+        self.print_to(self.errors if self.output_is_taken else console_for(sys.stdout), *things)
+
+    @staticmethod
+    def print_to(console: Console, *things: Any) -> None:
+        """Print; without a terminal, lines do not end in blanks."""
         if console.is_terminal:
             console.print(*things, sep="\n")
             return

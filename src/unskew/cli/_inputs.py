@@ -41,9 +41,9 @@ class Study:
 
 def make_study(table: Table, options: dict[str, Any]) -> Study:
     """Apply the options about columns; they must not contradict each other."""
-    weight = table.check_name(options["weight_column"], "--weight-column")
+    weight = table.check_name(options.get("weight_column"), "--weight-column")
     id_column = table.check_name(options.get("id"), "--id")
-    suspects = table.find(options["suspect"], "--suspect")
+    suspects = table.find(options.get("suspect"), "--suspect")
     for flag, taken in (
         ("--weight-column", [weight]),
         ("--id", [id_column]),
@@ -142,12 +142,18 @@ def make_encoder(study: Study, options: dict[str, Any]) -> Any:
     from .. import TableEncoder
 
     table = study.table
-    codes = table.find(options["category"], "--category")
+    kinds: dict[str, str] = {}
+    for kind in ("category", "number"):
+        for name in table.find(options[kind], f"--{kind}"):
+            if name in kinds:
+                raise FileError(f"{table.name}: column {name!r} is --category and --number at once")
+            if name in study.names:
+                kinds[name] = kind
     given = {
         "max_categories": options["max_categories"],
         "strict": options["strict"],
         "number_scale": options["number_scale"],
-        "kinds": {name: "category" for name in codes if name in study.names} or None,
+        "kinds": kinds or None,
     }
     encoder = TableEncoder(**given)
     if table.is_frame:
@@ -155,7 +161,7 @@ def make_encoder(study: Study, options: dict[str, Any]) -> Any:
     defaults = TableEncoder().get_params()
     for name, value in given.items():
         if value != defaults[name]:
-            flag = "--category" if name == "kinds" else f"--{name.replace('_', '-')}"
+            flag = f"--{next(iter(value.values())) if name == 'kinds' else name.replace('_', '-')}"
             raise FileError(
                 f"{table.name}: {flag} does not apply to {table.format}: a matrix is not encoded"
             )

@@ -64,13 +64,12 @@ def number_or_auto(value: Any) -> Any:
 DATA = argument("data", "A table; - is standard input.")
 MODEL_FILE = argument("model", "File of fit --model or weigh --model.")
 
-CLUSTERS = group(None, clusters=option(int, 8, "Number of clusters.", "-k"))
-CLUSTERS_OR_AUTO = group(
+CLUSTERS = group(
     None,
     clusters=option(
         str,
         "8",
-        "Number of clusters; auto: selected from 2 to 12 (with --runs).",
+        "Number of clusters; auto: selected from 2 to 12.",
         "-k",
         metavar="NUMBER",
         parser=number_or_auto,
@@ -161,8 +160,12 @@ ENCODING = group(
     max_categories=integer(
         "Keep at most this many values of a category and pool the others (default: 50)."
     ),
-    strict=flag("Stop at text columns that would be pooled or left out as identifiers."),
+    strict=flag("Stop at columns that would be pooled or left out as identifiers."),
     category=columns("Treat this numeric column as categorical. Repeatable; * as in --drop."),
+    number=columns(
+        "Treat this column as a number, also if it looks like an identifier. Repeatable; * as in "
+        "--drop."
+    ),
     number_scale=word(
         Literal["robust", "sd", "none"],
         "robust",
@@ -173,22 +176,24 @@ SEED = group("Method", seed=option(int, 0, "Seed of the random number generator.
 READING = group(
     "Reading",
     format=text(
-        "csv, tsv, jsonl, parquet, feather, npy, npz, mat or svmlight. Default: by the suffix; csv "
-        "for standard input."
+        "csv, tsv, jsonl, parquet, feather, npy, npz, mat, svmlight, dta, sav, sas7bdat, xpt, xlsx "
+        "or zip (of one table). Default: by the suffix; csv for standard input."
     ),
     no_header=flag("The first line is data; columns are named c0, c1, ..."),
     separator=text(
-        "Separator of csv. Default: the most frequent of , ; and tab in the first line."
+        "Separator of csv. Default: the most frequent of , ; and tab in the first line, else | or "
+        "blank."
     ),
     encoding=option(str, "utf-8", "Encoding of text files, for example latin-1."),
     missing=names(
-        "Additional marker of missing values, besides empty, NA, N/A, NaN and null. Repeatable.",
+        "Additional marker of missing values, besides empty, NA, N/A, NaN, null and the like, and "
+        "? . - None where all other values are numbers or dates. Repeatable.",
         metavar="WORD",
     ),
-    variable=text("Name of the matrix in a mat or npz file."),
+    variable=text("Name of the matrix in a mat or npz file, the sheet of xlsx, the file in a zip."),
     max_bytes=integer(
-        "Maximum decompressed size of a gz, npz or mat file. Default: 64 MiB, or 100 times its "
-        "size.",
+        "Maximum decompressed size of a gz, npz, mat, xlsx or zip file. Default: 64 MiB, or 100 "
+        "times its size.",
         min=1,
     ),
     blocks=flag(

@@ -8,16 +8,19 @@ import os
 import sys
 import tomllib
 import traceback
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
+from rich.padding import Padding
 
 from .._data.block_table import open_table
 from .._io import (
     Content,
     FileError,
+    InputTable,
     Outputs,
     Table,
     is_special,
@@ -29,6 +32,7 @@ from .._io import (
     table_bytes,
     table_format,
 )
+from .._records import ColumnWarning, Finding, by_topic
 from . import _config
 from ._console import Terminal, in_flags
 
@@ -96,6 +100,7 @@ class Session(Terminal):
             context.command.name or "", quiet=self.options["quiet"], as_json=self.options["json"]
         )
         self.tables: list[Table] = []
+        self.findings: list[Finding] = []
         self.written: dict[str, str] = {}
         self._record = context.meta.get("unskew.record", {})
         self._outputs = Outputs()
@@ -151,13 +156,34 @@ class Session(Terminal):
     def step(self, name: str, words: str, *, progress: bool = False) -> Iterator[None]:
         """A step that the terminal shows, with bars if it reports its progress. Errors of the
         library about data or options are raised again with the name of the file."""
-        try:
-            with self.progress(words) if progress else self.working(words):
-                yield
-        except FileError:
-            raise
-        except (ValueError, TypeError) as error:
-            raise FileError(f"{name}: {in_flags(str(error))}") from error
+        with _named_errors(name), self.progress(words) if progress else self.working(words):
+            yield
+
+    def inspect_columns(self, table: Table, X: Any, encoder: Any) -> Any:
+        """Fit the encoder to a table in memory and show the findings of all columns at once.
+
+        Returns the encoder; None for a matrix, and for a table that is read in blocks, where it
+        would cost a pass.
+        """
+        if encoder is None or not isinstance(table, InputTable):
+            return None
+        with _named_errors(table.name):
+            encoder.fit(X)
+        self.findings = [
+            f for f in (*table.findings, *encoder.findings_) if f.column in encoder.kinds_
+        ]
+        warnings.simplefilter("ignore", ColumnWarning)  # the block has what it says
+        return encoder
+
+    def show_findings(self, table: Table, X: Any, encoder: Any) -> None:
+        """Show what was made of the columns, in one block on standard error."""
+        encoder = self.inspect_columns(table, X, encoder)
+        if encoder is not None and not self.quiet:
+            from ..report._terminal import count_kinds, facts
+
+            self.note(f"columns of {table.name}: {count_kinds(encoder.kinds_)}")
+            block = facts(*by_topic(self.findings, flags=True).items())
+            self.print_to(self.errors, Padding(block, (0, 0, 0, 2)))
 
     # -------------------------------------------------------------------------------- outputs
     @contextlib.contextmanager
@@ -254,6 +280,7 @@ class Session(Terminal):
             "versions": _config.versions(),
             "inputs": _config.inputs_record(self.tables),
             "configuration": self.configuration,
+            "findings": [finding._asdict() for finding in self.findings],
             **content,
             "outputs": self.written,
             "warnings": self.warnings,
@@ -261,6 +288,17 @@ class Session(Terminal):
         if self.as_json:
             sys.stdout.write(json.dumps(plain(document), indent=2, default=str) + "\n")
             sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _named_errors(name: str) -> Iterator[None]:
+    """Raise errors of the library about data or options again with the name of the file."""
+    try:
+        yield
+    except FileError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise FileError(f"{name}: {in_flags(str(error))}") from error
 
 
 def _file_and_column(text: str) -> tuple[str, str]:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._data.columns import as_frame
 from .._data.sampling import sample_rows
 from ..metrics import association, kish_size
 from . import _measure
@@ -63,8 +62,8 @@ def audit(
     sample_weight : array (n,) or None
         Design weights.
     encoder : TableEncoder or None
-        None: one that keeps the 20 most frequent values of a category. Text columns that are
-        identifiers are reported and excluded from all other results.
+        None: one that keeps the 20 most frequent values of a category. Identifiers are reported
+        and excluded from all other results.
     random_state : int or None
         Seed of the subsample of data with more than 20,000 rows (fewer if wide); None means 0.
     feature_names : list or None
@@ -85,8 +84,7 @@ def audit(
     """
     sample = sample_rows(X, sample_weight, 0 if random_state is None else random_state)
     notes = [] if sample.chosen is None else [sample.note]
-    table, aside = _set_identifiers_aside(sample.X)
-    view = view_of_table(table, sample.a, encoder, feature_names)
+    view = view_of_table(sample.X, sample.a, encoder, feature_names)
     if len(view.source_names) > MAX_AUDIT_COLUMNS:
         raise ValueError(
             f"X has {len(view.source_names)} columns; an audit compares every pair of them and "
@@ -102,7 +100,7 @@ def audit(
             )
     associations = _measure_associations(view, named)
     notices = (
-        *aside,
+        *_identifiers(view),
         *_near_constant(view),
         *_wide_reach(view, associations),
         *_informative_missing(view, associations),
@@ -122,7 +120,7 @@ def audit(
         worth=_worth(view, associations, names, notices),
         n_rows=sample.n,
         n_rows_used=view.rows.n,
-        n_columns=settings.n_columns + sum(x.column not in view.source_names for x in aside),
+        n_columns=settings.n_columns,
         n_encoded=view.rows.d,
         suspects=names,
         typical_difference=associations.typical,
@@ -131,7 +129,9 @@ def audit(
         n_pairs=associations.n_pairs,
         n_pairs_above=associations.n_above,
         notices=tuple(notices[:MAX_NOTICES]),
-        reach=tuple((view.source_names[s], float(associations.reach[s])) for s in order),
+        reach=tuple(
+            (view.source_names[s], float(associations.reach[s])) for s in order if s in view.sources
+        ),
         notes=tuple(notes),
         settings=settings,
     )
@@ -140,51 +140,6 @@ def audit(
 def _arguments(suspects: Any, weighted: bool) -> str:
     given = "" if suspects is None else f", suspects={suspects!r}"
     return given + (", sample_weight=sample_weight" if weighted else "")
-
-
-# ------------------------------------------------------------------------------------ identifiers
-def _set_identifiers_aside(X: Any) -> tuple[Any, tuple[Notice, ...]]:
-    """The table without text columns that are identifiers, and a notice for each identifier."""
-    frame = as_frame(X)
-    if frame is None:
-        return X, ()
-    from .._data.columns import read_column
-
-    notices, keep = [], []
-    for name in frame.columns:
-        values = read_column(frame[name], str(name))
-        n = len(frame)
-        if values.codes is not None:
-            known = values.codes[values.codes >= 0]
-            different = np.unique(known).size
-            is_text = different > 10 and different > known.size / 2
-            whole = False
-        else:
-            known = values.numbers[~np.isnan(values.numbers)]
-            different, is_text = np.unique(known).size, False
-            whole = (
-                values.kind == "number"
-                and n >= 20
-                and different == known.size == n
-                and bool((known == np.floor(known)).all())
-            )
-        if is_text or whole:
-            left = "; it was excluded" if is_text else ""
-            notices.append(
-                Notice(
-                    str(name), "identifier",
-                    f"“{name}” has {different:,} different values in {known.size:,} rows{left}. "
-                    "Exclude it from a clustering.",
-                    None,
-                )
-            )  # fmt: skip
-        if not is_text:
-            keep.append(name)
-    if not keep:
-        raise ValueError(f"all {len(frame.columns)} columns of X are identifiers")
-    if len(keep) == len(frame.columns):
-        return X, tuple(notices)
-    return frame.select(keep).to_native(), tuple(notices)
 
 
 # ----------------------------------------------------------------------------------- associations
@@ -219,6 +174,8 @@ def _measure_associations(view: View, named: np.ndarray) -> Associations:
     count = 0
     missing: dict[int, float] = {}
     suspect = np.isin(np.arange(S), named)
+    used = np.isin(np.arange(S), view.sources)  # not those that the encoder left out
+    others = max(int(used.sum()) - 1, 1)
     for pairs, D in view.differences(view.a):
         D = np.abs(D.astype(np.float64))
         error = np.sqrt(_measure.chance_variance(view, pairs))
@@ -237,17 +194,17 @@ def _measure_associations(view: View, named: np.ndarray) -> Associations:
         for j in np.flatnonzero(missing_indicator):
             source = int(of_j[j])
             hit = np.unique(of_k[beyond[:, j] & (of_k != source)]).size
-            missing[source] = hit / max(S - 1, 1)
+            missing[source] = hit / others
         beyond[:, missing_indicator] = False  # missing values have notices of their own
         _, _, certain = _measure.largest_by_source(view, pairs, beyond.astype(np.float64))
         sure[np.ix_(fs, ts)] = certain > 0
     np.fill_diagonal(between, 0.0)
     np.fill_diagonal(sure, False)
-    others = max(S - 1, 1)
     touched = 0.0
     if named.size:
-        touched = float((sure | sure.T)[np.ix_(~suspect, suspect)].any(axis=1).mean())
-    either = np.maximum(between, between.T)[np.triu_indices(S, 1)]
+        touched = float((sure | sure.T)[np.ix_(used & ~suspect, suspect)].any(axis=1).mean())
+    either = np.maximum(between, between.T)[np.ix_(used, used)]
+    either = either[np.triu_indices(len(either), 1)]
     per = max(count, 1)
     return Associations(
         sizes / per,
@@ -306,11 +263,21 @@ def _associate(view: View, one: SourceValues, other: SourceValues) -> tuple[str,
 
 
 # ---------------------------------------------------------------------------------------- notices
+def _identifiers(view: View) -> list[Notice]:
+    found = {} if view.encoder is None else view.encoder.identifiers_
+    return [
+        Notice(name, "identifier", f"“{name}” is left out: {why}.", None)
+        for name, why in found.items()
+    ]
+
+
 def _near_constant(view: View) -> list[Notice]:
     """Columns in which one value has nearly all rows, and those excluded because constant."""
     notices = []
-    ignored = {} if view.encoder is None else view.encoder.ignored_
-    for name, why in ignored.items():
+    encoder = view.encoder
+    for name, why in () if encoder is None else encoder.ignored_.items():
+        if name in encoder.identifiers_:
+            continue
         notices.append(Notice(str(name), "near-constant", f"“{name}” does not vary: {why}.", None))
     for s, name in enumerate(view.source_names):
         if not (view.sources == s).any():
@@ -330,8 +297,7 @@ def _near_constant(view: View) -> list[Notice]:
 
 def _wide_reach(view: View, associations: Associations) -> list[Notice]:
     """Categories, dates and two-valued columns that predict many others."""
-    S = len(view.source_names)
-    if S - 1 < MIN_OTHERS:
+    if np.unique(view.sources).size - 1 < MIN_OTHERS:
         return []
     found = []
     families = Counter(map(_stem, view.source_names))
@@ -368,7 +334,7 @@ def _informative_missing(view: View, associations: Associations) -> list[Notice]
     At most MAX_MISSING, because values are mostly missing in blocks of columns."""
     found = []
     for source, reach in sorted(associations.missing.items(), key=lambda one: -one[1]):
-        if reach >= WIDE_BY_NAME and len(view.source_names) - 1 >= MIN_OTHERS:
+        if reach >= WIDE_BY_NAME and np.unique(view.sources).size - 1 >= MIN_OTHERS:
             name = view.source_names[source]
             sentence = f"Where “{name}” is missing, {reach:.0%} of the other columns differ."
             found.append(Notice(name, "missing values predict others", sentence, reach))

@@ -7,8 +7,11 @@ standardised mean differences (0.1 = "balanced"); "before" is under the design w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
+from .._records import Records
 from ._verdict import Evidence, Verdict
 
 
@@ -212,8 +215,31 @@ class Settings:
     ignored: tuple[tuple[str, str], ...]
 
 
+class HasTables:
+    """Fields that are tuples of dataclasses, as tables."""
+
+    def to_frame(self, field: str, library: str | None = None) -> Any:
+        """One of the fields as a table, with a row for each entry; lists inside of it are left out.
+
+        Parameters
+        ----------
+        field : name of a field that is a tuple of dataclasses, as "features" or "pairs"
+        library : "pandas", "polars" or "pyarrow"; None: the first of them that is installed
+        """
+        tables = [
+            own.name
+            for own in fields(self)  # type: ignore[arg-type]
+            if re.fullmatch(r"tuple\[[A-Z]\w+, \.\.\.\]", str(own.type))
+        ]
+        if field not in tables:
+            raise ValueError(f"field={field!r} should be one of {', '.join(map(repr, tables))}")
+        rows = (asdict(entry).items() for entry in getattr(self, field))
+        plain = ({k: v for k, v in row if not isinstance(v, (tuple, dict))} for row in rows)
+        return Records(plain, library).to_frame()
+
+
 @dataclass(frozen=True)
-class Diagnostics:
+class Diagnostics(HasTables):
     """Diagnostics of a fitted model; see `diagnose`.
 
     For DecorrelationWeights, which have no clusters, ``clusters``, ``baselines`` and
@@ -267,7 +293,7 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(HasTables):
     """Audit of a table before any clustering; see `audit`.
 
     worth              whether decorrelation is worthwhile: a Verdict whose word is "yes", "maybe"
@@ -315,7 +341,7 @@ class MethodRow:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(HasTables):
     """Several methods on one table; see `compare`. ``skipped`` has the reason for each method that
     was not fitted."""
 

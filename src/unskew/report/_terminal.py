@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from .._records import ADVICE, Finding, Records
 from ..diagnostics import Audit, Comparison, Diagnostics, Verdict
 from ..diagnostics._simulated import MethodScores
 from ._audit_page import page_of_audit
@@ -60,35 +61,49 @@ def several(names: Iterable[str], most: int = 6) -> str:
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
+def count_kinds(kinds: dict[str, str]) -> str:
+    """Source name -> kind, in words: 12 (6 numbers, 5 categories, 1 left out)."""
+    counts = Counter("left out" if kind == "constant" else kind for kind in kinds.values())
+    parts = [f"{c} {kind if c == 1 else PLURAL.get(kind, kind)}" for kind, c in counts.items()]
+    return f"{len(kinds):,} ({', '.join(parts)})"
+
+
+def show_columns(columns: Records, findings: Iterable[Finding]) -> Group:
+    """What was made of each column, and how to change it."""
+    rows = [[str(cell) for cell in row.values()] for row in columns]
+    advice = {f.topic: ADVICE[f.topic][1] for f in findings if f.topic in ADVICE}
+    return Group(listing(columns[0], "lllrl", rows), facts(*advice.items()))
+
+
 def show_fit(
-    estimator: Any, found: Diagnostics | None, data: dict[str, Any], seconds: float, hint: str
+    estimator: Any,
+    found: Diagnostics | None,
+    data: dict[str, Any],
+    seconds: float,
+    choice: Any,
+    hint: str,
 ) -> Group:
     """The data, numbers of the fit, its clusters and the verdict.
 
-    data : rows, columns, kinds, ignored, suspects, and whether there are design weights
+    data : rows, columns, kinds, suspects, and whether there are design weights
+    choice : selection of the number of clusters, or None
     hint : advice to the user, or an empty string
     """
     n = f"{data['rows']:,}"
-    counts = Counter(data["kinds"].values())
-    kinds = [f"{c} {kind if c == 1 else PLURAL.get(kind, kind)}" for kind, c in counts.items()]
+    n_columns = f"{len(data['columns']):,}, not encoded"
     before, after = estimator.initial_imbalance_, estimator.imbalance_
     left = f" ({after / before:.0%} left)" if before > 0 else ""
-    choice = getattr(estimator, "choice_", None)
     shown = [
         facts(
             ("rows", f"{n}, with design weights" if data["design_weights"] else n),
-            ("columns", f"{len(data['columns']):,}"
-             + (f": {', '.join(kinds)}" if kinds else ", not encoded")),
-            ("ignored", several(f"{name} ({why})" for name, why in data["ignored"].items())),
+            ("columns", count_kinds(data["kinds"]) if data["kinds"] else n_columns),
             ("suspects", several(data["suspects"])),
             ("effective sample size", f"{estimator.effective_sample_size_:.2f} ({n} rows are "
              f"equivalent to {estimator.kish_size_:,.0f})"),
             ("imbalance", f"{before:.4g} -> {after:.4g}{left}"),
             ("fit", f"{estimator.status_}, {estimator.n_iter_} iterations, {seconds:.1f} s"),
             ("runs", _agreement(estimator) if hasattr(estimator, "stability_") else ""),
-            ("clusters", "" if choice is None else
-             f"{estimator.n_clusters_}, selected from {choice.candidates[0].value:g} to "
-             f"{choice.candidates[-1].value:g} by {choice.criterion}"),
+            ("clusters", _selected(choice)),
         )
     ]  # fmt: skip
     if choice is not None:
@@ -109,6 +124,14 @@ def _agreement(estimator: Any) -> str:
         f"{estimator.n_runs}, mean agreement of two runs {estimator.stability_:.2f} (1 = the same "
         f"clusters){of_whom}; mean confidence of a row {estimator.confidence_.mean():.2f}"
     )
+
+
+def _selected(choice: Any) -> str:
+    if choice is None:
+        return ""
+    tried = choice.candidates
+    span = f"{tried[0].value:g} to {tried[-1].value:g}"
+    return f"{choice.chosen}, selected from {span} by {choice.criterion}"
 
 
 def _candidates(choice: Any) -> Table:
@@ -164,8 +187,9 @@ def _first_rows(table: ReportTable) -> Table:
     return listing([column.name.lower() for column in table.columns], sides, rows)
 
 
-def show_comparison(found: Comparison) -> Group:
-    """A row of numbers for each method, and the verdict."""
+def show_comparison(found: Comparison, choice: Any = None) -> Group:
+    """A row of numbers for each method, and the verdict; before it the selection of the number of
+    clusters, if there was one."""
     suspects = found.suspects[:MOST_SUSPECTS]
     rows = []
     for row in found.rows:
@@ -185,7 +209,12 @@ def show_comparison(found: Comparison) -> Group:
     for column in table.columns[1:]:
         column.no_wrap = True
     return Group(
-        facts(("rows", f"{found.n_rows:,}"), ("columns", f"{found.n_columns:,}")),
+        facts(
+            ("rows", f"{found.n_rows:,}"),
+            ("columns", f"{found.n_columns:,}"),
+            ("clusters", _selected(choice)),
+        ),
+        *([] if choice is None else [_candidates(choice)]),
         table,
         facts(
             ("verdict", verdict_line(found.summary)),
