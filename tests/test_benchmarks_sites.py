@@ -93,6 +93,7 @@ def test_methods_that_do_not_apply_give_their_reason(kind, refusing):
         assert bool(row["reason"]) == (row["method"] in refused)
 
 
+@pytest.mark.soak
 def test_a_table_with_categories_and_missing_values_goes_through_all_methods(data):
     X, site, y, K = arguments(data)
     rng = np.random.default_rng(0)

@@ -832,7 +832,7 @@ def wild_tables(draw):
     return table, suspects, draw(st.booleans())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(wild_tables(), st.integers(1, 3))
 def test_any_table_gives_a_finite_result_or_an_error_of_ours(case, K):
     table, suspects, through_pandas = case
