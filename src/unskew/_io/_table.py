@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from .._records import Finding
 from ._errors import FileError, nearest
 
 
-class Table:
+class Table(ABC):
     """Base class of `InputTable` and `BlockTable`. Errors name the file and the option of the
     command line that named the column.
 
@@ -30,21 +31,21 @@ class Table:
     notes: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
 
-    def __len__(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def __len__(self) -> int: ...
 
     @property
+    @abstractmethod
     def is_frame(self) -> bool:
         """Whether it is a table with types and missing values; else it is a matrix."""
-        raise NotImplementedError
 
+    @abstractmethod
     def column(self, name: str) -> Any:
         """One column in memory: a polars series, or an array."""
-        raise NotImplementedError
 
+    @abstractmethod
     def select(self, names: list[str]) -> Any:
         """Columns for an estimator, in this order."""
-        raise NotImplementedError
 
     def select_frame(self, names: list[str]) -> Any:
         """Columns for a model that was fitted to a table."""
@@ -56,9 +57,9 @@ class Table:
         X = self.select(names)
         return self._converted(X, names) if self.is_frame else X
 
+    @abstractmethod
     def _converted(self, X: Any, names: list[str]) -> Any:
         """A frame as a matrix, or a matrix as a frame."""
-        raise NotImplementedError
 
     def place(self, row: int) -> str:
         """Position of a row (counted from 0) for messages."""
