@@ -24,6 +24,7 @@ from unskew import (
     DecorrelationWeights,
     ModelFileError,
     SelectionMixture,
+    SuspectCorrector,
     TableEncoder,
     baselines,
     feature_selection,
@@ -116,6 +117,7 @@ def every_estimator(table):
             table.assign(ward=np.tile(["a", "b", "c"], len(table) // 3))
         ),
         SelectionMixture(2, init=np.arange(60) % 2).fit(X[:, :3]),
+        SuspectCorrector("site", 1, random_state=0).fit(table),
         TableEncoder(max_categories=2, category_scale=0.7).fit(table),
         baselines.PlainKMeans(3, **fast).fit(X),
         baselines.PCAKMeans(3, **fast).fit(X),

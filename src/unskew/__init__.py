@@ -6,6 +6,7 @@ from ._data.sources import ParquetReader
 from ._preprocessing import TableEncoder
 from ._progress import on_progress
 from .consensus import ConsensusDCKM, choose_k, choose_strengths
+from .corrector import SuspectCorrector
 from .dckm import DCKM
 from .mixture import SelectionMixture
 from .model_file import ModelFileError, load, save
@@ -19,6 +20,7 @@ __all__ = [
     "ModelFileError",
     "ParquetReader",
     "SelectionMixture",
+    "SuspectCorrector",
     "TableEncoder",
     "__version__",
     "choose_k",

@@ -44,6 +44,7 @@ ESTIMATORS = frozenset(
         "unskew.baselines._adjusted.DecorrelatedKMeans",
         "unskew.baselines._adjusted.RegressOutKMeans",
         "unskew.consensus._estimator.ConsensusDCKM",
+        "unskew.corrector.SuspectCorrector",
         "unskew.dckm.DCKM",
         "unskew.feature_selection._fsasl.FSASL",
         "unskew.feature_selection._refs.REFS",

@@ -101,29 +101,31 @@ class PredictionMixin:
         they are: their effects act in the likelihood. An array is returned for an array, a table of
         the same type for a table.
         """
-        values, _, X = self._read_rows(X)
-        shift = self._effects_of_rows(values)
-        where = [(c, j) for j, c in enumerate(self._numbers()) if c.exact]
+        return self._add_effects(X, -1.0)
+
+    def _add_effects(self, X: Any, sign: float, unknown: str = "average") -> Any:
+        """Rows with ``sign`` times the effects of their levels added to the numbers."""
+        values, level, X = self._read_rows(X, unknown)
+        shift = sign * self._effects_of(level)
+        where = [(c.source, shift[:, j] * c.sd) for j, c in enumerate(self._numbers()) if c.exact]
         frame = as_frame(X)
         if frame is None:
             out = X.copy()
-            for column, j in where:
-                out[:, column.source] -= shift[:, j] * column.sd
+            for source, change in where:
+                out[:, source] += change
             return out
         names = self._names  # the columns of a table may come in another order
-        changed = [
-            nw.new_series(
-                names[column.source],
-                np.asarray(values[column.source].numbers) - shift[:, j] * column.sd,
-                backend=frame.implementation,
-            )
-            for column, j in where
-        ]
         if frame.implementation.is_pandas_like():
-            native = frame.to_native().copy()
-            for series in changed:
-                native[series.name] = series.to_numpy()
+            native, given = frame.to_native().copy(), column_names(frame)
+            for source, change in where:
+                # By position: names that are not text are text in the model.
+                native.isetitem(given.index(names[source]), values[source].numbers + change)
             return native
+        changed = [
+            frame[names[source]].cast(nw.Float64)  # null + number is null
+            + nw.new_series(names[source], change, backend=frame.implementation)
+            for source, change in where
+        ]
         return frame.with_columns(*changed).to_native()
 
     def sample(self, n_samples=1, *, shares="sample", random_state=None):
@@ -159,7 +161,9 @@ class PredictionMixin:
         return nw.from_dict(data, backend=self._backend).to_native(), labels
 
     # ------------------------------------------------------------------------------- reading
-    def _read_rows(self, X: Any) -> tuple[list[ColumnValues], np.ndarray, Any]:
+    def _read_rows(
+        self, X: Any, unknown: str = "average"
+    ) -> tuple[list[ColumnValues], np.ndarray, Any]:
         """Source columns and levels (-1: unknown) of new rows."""
         check_is_fitted(self)
         frame = as_frame(X)
@@ -184,14 +188,20 @@ class PredictionMixin:
                 )
             raise_if_renamed(column_names(frame), self._names)
             values = read_sources(frame, self._kinds, self._names)
-        return values, self._levels_of(values), X
+        return values, self._levels_of(values, unknown), X
 
-    def _levels_of(self, values: list[ColumnValues]) -> np.ndarray:
+    def _levels_of(self, values: list[ColumnValues], handling: str) -> np.ndarray:
         n = next(v.size for v in (values[0].numbers, values[0].codes) if v is not None)
         if self.suspects_ is None:
             return np.zeros(n, dtype=np.intp)
         level = level_codes(values, self._names, self.suspects_, self.levels_)[1]
         unknown = int((level < 0).sum())
+        if unknown and handling == "error":
+            raise ValueError(
+                f"Found unknown levels of {self._suspect!r} in {unknown} rows (first: row "
+                f"{int((level < 0).argmax())}); with unknown='error' they should be among "
+                f"{abbreviate(self.levels_)}"
+            )
         if unknown:
             warnings.warn(
                 f"Found unknown levels of {self._suspect!r} in {unknown} rows; they get the "
@@ -262,12 +272,10 @@ class PredictionMixin:
             c for kind in ("number", "flag", "category") for c in self._columns if c.kind == kind
         ]
 
-    def _effects_of_rows(self, values: list[ColumnValues]) -> np.ndarray:
-        """Effects on the numbers, standardised."""
-        n = next(v.size for v in (values[0].numbers, values[0].codes) if v is not None)
+    def _effects_of(self, level: np.ndarray) -> np.ndarray:
+        """Effects of levels (-1: the average) on the numbers, standardised."""
         if not self._numbers() or self.suspects_ is None:
-            return np.zeros((n, len(self._numbers())))
-        level = level_codes(values, self._names, self.suspects_, self.levels_)[1]
+            return np.zeros((level.size, len(self._numbers())))
         B = self._model.blocks[0].B
         return np.vstack([B, self._level_weight @ B / self._level_weight.sum()])[level]
 

@@ -1,0 +1,181 @@
+"""SuspectCorrector: corrected rows of tables and arrays, and the methods that follow."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.cluster import HDBSCAN, KMeans
+from sklearn.compose import make_column_transformer
+from sklearn.metrics import adjusted_rand_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import unskew
+from unskew import SuspectCorrector
+
+SITES = np.array(["A", "B", "C"])
+
+
+@parametrize_with_checks([SuspectCorrector(n_components=2, covariance="diag", max_iter=20)])
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def make_table(n=600, seed=0):
+    """Three groups at three sites with known effects, and selection: (table, group, effects)."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=n)
+    site = np.where(rng.random(n) < 0.6, y, rng.integers(3, size=n))
+    C = np.array([[0.0, 0.0, 6.0], [6.0, 0.0, 0.0], [0.0, 6.0, 0.0]])
+    B = np.array([[3.0, 0.0, -3.0], [-3.0, 2.0, 0.0], [0.0, -2.0, 3.0]])
+    x = C[y] + B[site] + rng.normal(size=(n, 3))
+    table = pd.DataFrame(x, columns=["a", "b", "c"], index=np.arange(n) + 1000)
+    table.insert(1, "site", SITES[site])
+    table.loc[1005:1010, "b"] = np.nan
+    return table.assign(ward=np.array(["x", "y", "z"])[rng.integers(3, size=n)]), y, B
+
+
+def corrector(**how):
+    given = {"suspects": "site", "n_components": 3, "covariance": "diag", "random_state": 0}
+    return SuspectCorrector(**given | how)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_table()
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return corrector().fit(data[0])
+
+
+def test_means_of_a_group_agree_between_sites(data, fitted):
+    table, y, B = data
+    out = fitted.transform(table)
+    assert fitted.identified_ == "yes"
+    for k in range(3):
+        own = out[y == k].groupby("site")[["a", "b", "c"]].mean()
+        # 26 rows and more of standard deviation 1 in each cell: 5 standard errors of a difference.
+        assert (own.max() - own.min() < 1.2).all()
+    found = [one["effects"][:3] for one in fitted.suspect_effects_]
+    np.testing.assert_allclose(found, B, atol=0.5)
+
+
+def test_inverse_transform_adds_the_effects(data, fitted):
+    table = data[0]
+    back = fitted.inverse_transform(fitted.transform(table))
+    pd.testing.assert_frame_equal(back, table, rtol=1e-12)
+    with pytest.raises(ValueError, match="drop_suspects=True should be False"):
+        corrector(drop_suspects=True).fit(table).inverse_transform(table)
+
+
+def test_index_columns_and_missing_values_are_kept(data, fitted):
+    table = data[0]
+    out = fitted.transform(table)
+    assert out.index.equals(table.index)
+    assert list(out) == list(table) == list(fitted.get_feature_names_out())
+    pd.testing.assert_frame_equal(out[["site", "ward"]], table[["site", "ward"]])
+    pd.testing.assert_frame_equal(out.isna(), table.isna())
+    # A table with its columns in another order comes back in the order of the fit.
+    pd.testing.assert_frame_equal(fitted.transform(table[table.columns[::-1]]), out)
+
+
+def test_polars_and_array_give_the_rows_of_pandas(data, fitted):
+    table = data[0]
+    expected = fitted.transform(table)
+    given = pl.from_pandas(table)
+    out = corrector().fit(given).transform(given)
+    assert isinstance(out, pl.DataFrame)
+    assert out["b"].null_count() == given["b"].null_count() == 6
+    np.testing.assert_allclose(out["b"].to_numpy(), expected["b"], rtol=1e-10)
+    numbers = table[["a", "b", "c"]].assign(site=table["site"].map({"A": 0.0, "B": 1.0, "C": 2.0}))
+    as_table = corrector().fit_transform(numbers)
+    as_array = corrector(suspects=3).fit_transform(numbers.to_numpy())
+    np.testing.assert_allclose(as_array, as_table, rtol=1e-10)
+    named = corrector().set_output(transform="polars").fit(numbers)
+    assert named.transform(numbers).columns == list(numbers)
+
+
+def test_units_of_a_column_change_its_units_only(data, fitted):
+    table = data[0]
+    out = corrector().fit_transform(table.assign(a=1000 * table["a"]))
+    expected = fitted.transform(table)
+    pd.testing.assert_frame_equal(out, expected.assign(a=1000 * expected["a"]), rtol=1e-5)
+
+
+def test_an_unknown_site_gets_the_average_effect_or_an_error(data, fitted):
+    new = data[0].head(3).assign(site="D")
+    with pytest.warns(UserWarning, match="unknown levels of 'site' in 3 rows"):
+        out = fitted.transform(new)
+    weight = data[0]["site"].value_counts(normalize=True).sort_index().to_numpy()
+    average = weight @ np.array([one["effects"][0] for one in fitted.suspect_effects_])
+    np.testing.assert_allclose(new["a"] - out["a"], average, atol=1e-9)
+    strict = corrector(unknown="error").fit(data[0])
+    with pytest.raises(ValueError, match=r"unknown levels of 'site' in 3 rows \(first: row 0\)"):
+        strict.transform(new)
+
+
+def test_weights_and_dropped_suspects(data):
+    table, a = data[0], np.linspace(0.5, 2, len(data[0]))
+    model = corrector(drop_suspects=True).fit(table, sample_weight=a)
+    np.testing.assert_allclose(model.sample_weight_, a * model.mixture_.weights_)
+    assert list(model.transform(table)) == ["a", "b", "c", "ward"]
+    assert list(model.get_feature_names_out()) == ["a", "b", "c", "ward"]
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"unknown": "ignore"}, "unknown='ignore'"),
+        ({"drop_suspects": "yes"}, "drop_suspects='yes' should be True or False"),
+        ({"suspects": "center"}, "'center', which is not a column"),
+    ],
+)
+def test_bad_parameters_are_named(data, how, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        corrector(**how).fit(data[0])
+
+
+def test_kmeans_on_corrected_rows_recovers_the_groups(data):
+    table, y, _ = data
+    table = table.drop(columns="ward").dropna()
+    y = y[table.index - 1000]
+    estimate = KMeans(3, n_init=10, random_state=0)
+    raw = adjusted_rand_score(y, estimate.fit_predict(table.drop(columns="site")))
+    corrected = corrector(drop_suspects=True).fit_transform(table)
+    found = adjusted_rand_score(y, estimate.fit_predict(corrected))
+    assert found > 0.9 > raw + 0.1
+
+
+def test_a_pipeline_with_encoders_before_and_hdbscan_behind(data):
+    table, y, _ = data
+    table = table.drop(columns="ward").dropna()
+    encoded = make_column_transformer(
+        (StandardScaler(), ["a", "b", "c"]), (OneHotEncoder(sparse_output=False), ["site"])
+    )
+    model = make_pipeline(
+        encoded,
+        corrector(suspects=[3, 4, 5], drop_suspects=True),
+        HDBSCAN(min_cluster_size=40, min_samples=5, copy=True),
+    )
+    labels = model.fit_predict(table)
+    known = labels >= 0
+    assert known.mean() > 0.5
+    assert adjusted_rand_score(y[table.index - 1000][known], labels[known]) > 0.9
+
+
+def test_a_saved_model_gives_the_same_rows(data, fitted, tmp_path):
+    pytest.importorskip("skops")
+    loaded = unskew.load(unskew.save(fitted, tmp_path / "m.skops"))
+    pd.testing.assert_frame_equal(loaded.transform(data[0]), fitted.transform(data[0]))
+
+
+def test_a_table_without_numbers_is_returned_with_a_warning():
+    rng = np.random.default_rng(0)
+    X = np.c_[rng.random((200, 4)) < 0.5, rng.integers(0, 2, 200)].astype(float)
+    with pytest.warns(UserWarning, match="No column is a number"):
+        corrector = SuspectCorrector(suspects=[4], n_components=2, random_state=0).fit(X)
+    np.testing.assert_array_equal(corrector.transform(X), X)
