@@ -14,7 +14,8 @@ NAMES = {
     "paper-sensitivity": "figure 3: NMI over the strengths",
     "selection": "known selection bias: simulators over the rate, NHANES, crashes, pooled SURF",
     "effects": "named suspects: weights, effects and both, compared with baselines",
-    "defaults": "results without labels: consensus, model selection, accuracy of the verdict",
+    "defaults": "results without labels: consensus and model selection",
+    "verdict": "accuracy of the verdict on data with known groups",
     "mixture": "SelectionMixture compared with k-means, ComBat, Harmony and DCKM",
     "sites": "real and simulated sites, compared with Harmony, ComBat, StepMix and mixtures",
     "first-contact": "public tables through audit, fit, compare and predict: notes and errors",
@@ -66,6 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
             sites,
             speed,
             tables,
+            verdict,
         )
     except ModuleNotFoundError as error:
         print(
@@ -82,6 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
         "effects": effects.effects,
         "defaults": defaults.defaults,
         "mixture": mixture.mixture,
+        "verdict": verdict.verdict,
         "sites": sites.sites,
         "first-contact": first_contact.first_contact,
         "tables": tables.tables,

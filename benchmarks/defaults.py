@@ -1,4 +1,4 @@
-"""Results without labels: quality of the defaults, and accuracy of the verdict.
+"""Results without labels: quality of the defaults.
 
 The strengths, the scale of rows and the number of runs were chosen on the simulators and on three
 of the seven data sets (DESIGN); the other four are reported separately.
@@ -15,12 +15,10 @@ import numpy as np
 
 from unskew.baselines import PlainKMeans, RegressOutKMeans
 from unskew.consensus import ConsensusDCKM, choose_k, choose_strengths
-from unskew.diagnostics import verdict
 from unskew.metrics import adjusted_rand_score
 from unskew.simulate import make_site_footprint, make_spurious_background
 
 from . import render
-from .cases import fit_case
 from .methods import load, score_labels
 from .paper import PUBLISHED, require_data
 from .render import ResultTable
@@ -55,10 +53,6 @@ KM, DROPPED, REGRESSED = "k-means", "suspects dropped", "suspects regressed out"
 CEILING = "k-means on unbiased data"
 CRITERIA = ("silhouette", "stability", "tradeoff")
 USUAL_STRENGTH, BEST_STRENGTH = "the default strength", "the best, known with labels"
-# First seeds of cases that were not used in the design, 600 each. (Those below 300, from 10,000 to
-# 10,120, from 20,000 to 20,400, from 30,000 to 30,400, from 40,000 to 41,020, from 50,000 to 50,400
-# and from 60,000 to 60,600 were inspected while the rule and the cases were designed.)
-UNSEEN = (70_000, 80_000)
 
 
 def run_paper_data(dataset: str, method: str, seed: int) -> list[dict]:
@@ -139,18 +133,6 @@ def run_choose_strength(kind: str, rate: float, named: bool, seed: int) -> list[
     return [{"seed": seed, "method": m, "population_ari": v} for m, v in found.items()]
 
 
-def run_verdict(first: int, count: int) -> list[dict]:
-    """Verdicts and truths of the cases of ``count`` seeds."""
-    rows = []
-    for seed in range(first, first + count):
-        row, data, model = fit_case(seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = verdict(model, data.X)
-        rows.append(row | {"word": found.word, "says_drop": found.dropping_would_do})
-    return rows
-
-
 def tasks_of(quick: bool) -> list[Task]:
     tasks = []
 
@@ -181,9 +163,6 @@ def tasks_of(quick: bool) -> list[Task]:
                     add("choose_strengths", "all", run_choose_strength,
                         {"kind": kind, "rate": rate, "named": named}, kind=kind, rate=rate,
                         named=named, seed=seed)  # fmt: skip
-    for start in UNSEEN[:1] if quick else UNSEEN:
-        for first in range(start, start + (10 if quick else 600), 10):
-            add("verdict", "all", run_verdict, {}, first=first, count=10)
     return tasks
 
 
@@ -199,7 +178,6 @@ def defaults(folder: Path, cache: Path, *, quick: bool, command: str, **how: Any
     for kind in ("footprint", "background"):
         tables.append(simulated_table(kind, good.filter(pl.col("dataset") == kind)))
     tables += choice_tables(good)
-    tables += verdict_tables(good.filter(pl.col("dataset") == "verdict"))
     intro = (
         f"{made_by(command)} No labels are used by any method; means over seeds. {failed.height} "
         "tasks failed."
@@ -333,45 +311,3 @@ def choice_tables(rows: Any) -> list[ResultTable]:
         "Population ARI of ConsensusDCKM at the strength that each criterion selects.",
     )  # fmt: skip
     return [first, second]
-
-
-def verdict_tables(rows: Any) -> list[ResultTable]:
-    words = ("helped", "no effect", "harmed")
-    truth, found = rows["truth"].to_list(), rows["word"].to_list()
-    count = {(t, w): 0 for t in words for w in words}
-    for pair in zip(truth, found):
-        count[pair] += 1
-    body, hits = [], []
-    for t in words:
-        total = sum(count[t, w] for w in words)
-        hits.append(count[t, t] / total if total else np.nan)
-        body.append([t, *(count[t, w] for w in words), total / max(len(truth), 1), hits[-1]])
-    note = (
-        f"{len(truth)} cases that were not used in the design. Truth: change of the population ARI "
-        "compared with k-means on all columns, within 0.02 is no effect. Balanced accuracy "
-        f"{np.nanmean(hits):.3f}; a constant verdict gives 0.333."
-    )
-    columns = ["truth", *(f"verdict: {w}" for w in words), "share of cases", "recall"]
-    first = ResultTable("The verdict", columns, body, note)
-    body = []
-    for column in ("setting", "kind"):
-        for value in sorted(set(rows[column])):
-            own = rows.filter(rows[column] == value)
-            right = np.mean([t == w for t, w in zip(own["truth"], own["word"])])
-            shares = [np.mean([t == w for t in own["truth"]]) for w in words]
-            body.append([column, value, own.height, *shares, right])
-    second = ResultTable(
-        "The verdict, by kind of case",
-        ["", "", "cases", *(f"truth: {w}" for w in words), "accuracy"],
-        body,
-    )
-    named = rows.filter(rows["setting"].str.starts_with("named"))
-    as_good = (named["model_ari"] - named["dropped_ari"]).to_numpy() <= 0.02
-    says = named["says_drop"].to_numpy().astype(bool)
-    third = ResultTable(
-        "Dropping the suspects gives an equivalent result",
-        ["true (within 0.02)", "reported", "not reported"],
-        [["yes", int((says & as_good).sum()), int((~says & as_good).sum())],
-         ["no", int((says & ~as_good).sum()), int((~says & ~as_good).sum())]],
-    )  # fmt: skip
-    return [first, second, third]

@@ -5,10 +5,11 @@ import os
 
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
 
 pl = pytest.importorskip("polars")
 
-from benchmarks import cases, defaults, methods, paper, render, runner, selection  # noqa: E402
+from benchmarks import defaults, methods, paper, render, runner, selection, verdict  # noqa: E402
 from benchmarks.__main__ import main  # noqa: E402
 from unskew._io import FileError  # noqa: E402
 from unskew.metrics import adjusted_rand_score  # noqa: E402
@@ -256,48 +257,33 @@ def test_missing_data_are_failed_rows_not_a_crash(tmp_path, monkeypatch):
 # ------------------------------------------------------------------------ answers without labels
 
 
-def test_a_case_of_the_verdict_is_its_seed():
-    for seed in (3, 7):
-        (kind, setting, data, model), again = cases.make_case(seed), cases.make_case(seed)
-        assert (kind, setting) == again[:2]
-        assert np.array_equal(data.X, again[2].X)
-        assert np.array_equal(data.suspects, again[2].suspects)
-        assert str(model) == str(again[3])
+def test_the_truth_of_a_verdict_is_the_change_against_kmeans_without_the_suspects():
+    (row,) = verdict.run_case("binary", "few binary columns", 0.6, 1000, "weights")
+    assert row["change"] == row["ari"] - row["kmeans_ari"]
+    assert row["truth"] == "helped"
+    assert row["change"] > 0.02
+    # k-means from the model's clusters may have a lower inertia than its own solutions.
+    case = verdict.make_case("binary", "few binary columns", 0.6, 1000)
+    plain = KMeans(4, n_init=10, random_state=1000).fit(case.X[case.fit_on])
+    found = adjusted_rand_score(case.truth[case.judge_on], plain.predict(case.X[case.judge_on]))
+    assert row["kmeans_ari"] == pytest.approx(found, abs=0.05)
 
 
-def test_settings_and_kinds_of_cases_all_occur_and_unseen_seeds_are_others():
-    drawn = [cases.make_case(seed)[:2] for seed in range(60)]
-    assert {setting for _, setting in drawn} == set(cases.SETTINGS)
-    assert {kind for kind, _ in drawn} == set(cases.KINDS)
-    first = min(t.arguments["first"] for t in defaults.tasks_of(False) if t.dataset == "verdict")
-    assert first == defaults.UNSEEN[0] >= 60_600
-
-
-def test_the_truth_of_a_case_is_the_change_against_kmeans():
-    row, data, model = cases.fit_case(28)  # 200 rows, suspects named
-    assert row["change"] == row["model_ari"] - row["kmeans_ari"]
-    expected = "no effect" if abs(row["change"]) <= 0.02 else None
-    expected = expected or ("helped" if row["change"] > 0 else "harmed")
-    assert row["truth"] == expected
-    found = adjusted_rand_score(data.y_population, model.predict(data.X_population))
-    assert row["model_ari"] == found
-
-
-def test_balanced_accuracy_of_the_verdict_is_the_mean_over_its_words():
+def test_accuracy_of_the_verdict_is_the_mean_over_its_words_where_it_answers():
     rows = [("helped", "helped")] * 8 + [("helped", "harmed")] * 2
     rows += [("no effect", "no effect")] * 5 + [("no effect", "helped")] * 5
-    rows += [("harmed", "no effect")] * 10
+    rows += [("harmed", "no effect")] * 10 + [("harmed", "cannot be told")] * 10
     table = pl.DataFrame(
-        [
-            {"truth": t, "word": w, "setting": "named", "kind": "blobs", "model_ari": 0.5,
-             "dropped_ari": 0.5, "says_drop": True}
-            for t, w in rows
-        ]
-    )  # fmt: skip
-    first, _, third = defaults.verdict_tables(table)
-    assert [line[-1] for line in first.rows] == [0.8, 0.5, 0.0]
-    assert f"{(0.8 + 0.5 + 0.0) / 3:.3f}" in first.note
-    assert third.rows[0][1] == 30
+        [{"truth": t, "word": w, "mode": "both", "kind": "real", "dataset": "a"} for t, w in rows]
+    )
+    _, n, wrong, interval, of_said, said, accuracy, answered, _ = verdict.overview(table).rows[-1]
+    assert (n, said) == (40, 13)
+    assert accuracy == pytest.approx((0.8 + 0.5 + 0.0) / 3)
+    assert (wrong, of_said, answered) == (5 / 40, 5 / 13, 30 / 40)
+    # Wilson's interval of 5 of 40, by hand.
+    assert interval == "0.055 to 0.261"
+    assert verdict.crossed(table).rows[2] == ["harmed", 0, 10, 0, 10]
+    assert verdict.by_group(table, "kind").rows[0][5:] == [0.75, 13 / 30, 5]
 
 
 def test_simulated_defaults_name_what_falls_short():

@@ -28,7 +28,7 @@ class Reader:
 
 @pytest.fixture(scope="module")
 def data():
-    return make_site_footprint(1500, n_core=20, n_footprint=16, rate=0.8, random_state=0)
+    return make_site_footprint(1500, rate=0.8, random_state=0)
 
 
 @pytest.fixture(scope="module")

@@ -268,7 +268,9 @@ def _failed_checks(run: Session, estimator: Any, found: Any) -> list[str]:
     if share is not None and size < share:
         failed.append(f"effective sample size {size:.3g} is below --fail-below {share:g}")
     worst = run.options["fail_on"]
-    bad = {None: (), "harmed": ("harmed",), "no-effect": ("harmed", "no effect")}[worst]
+    bad = {None: (), "harmed": ("harmed",), "no-effect": ("harmed", "no effect", "cannot be told")}[
+        worst
+    ]
     if bad and found.verdict.word in bad:
         failed.append(f"the verdict is {found.verdict.word!r}, with --fail-on {worst}")
     return failed

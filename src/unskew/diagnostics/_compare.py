@@ -23,7 +23,6 @@ from ._diagnose import (
     REGRESSED,
     describe_fit,
     encoded_matrix,
-    fit_baselines,
     inspect_fit,
 )
 from ._results import Comparison, MethodRow
@@ -132,7 +131,8 @@ def compare(
         model.feature_names_in_ = names
     inspection = inspect_fit(model, X, sample_weight)
     view = inspection.view
-    fitted, skipped = _fit_all(model, view, X, sample_weight, wanted + others)
+    baselines = inspection.baselines()
+    fitted, skipped = _fit_all(model, view, X, sample_weight, wanted + others, baselines)
     reference = fitted["kmeans"][0] if "kmeans" in fitted else None
     rows = tuple(
         _describe(view, method, TITLES[method], reference, *fitted[method])
@@ -142,7 +142,6 @@ def compare(
     rows += tuple(
         _describe(view, "labels", title, reference, own, None) for title, own in given.items()
     )
-    baselines = {METHODS[name]: fitted[name][0] for name in BASELINES if name in fitted}
     with nested_progress():
         verdict = describe_fit(inspection, baselines).verdict
     seen = min(MAX_IN_SILHOUETTE, int((view.a > 0).sum()))
@@ -170,24 +169,23 @@ def compare(
     )
 
 
-def _fit_all(model: Any, view: View, X: Any, sample_weight: Any, wanted: list) -> tuple:
-    """Fit all methods.
+def _fit_all(
+    model: Any, view: View, X: Any, sample_weight: Any, wanted: list, baselines: dict
+) -> tuple:
+    """Fit all methods but the baselines of the verdict, whose labels are given.
 
     Returns method -> (labels, learned weights or None[, imbalance left if the method itself
     reports it]), and (title, reason) of each skipped method.
     """
-    which = [METHODS[name] for name in BASELINES if name in wanted]
-    titles = {title: name for name, title in METHODS.items()}
-    with nested_progress():
-        found = fit_baselines(model, view, X, sample_weight, which)
     fitted: dict[str, tuple] = {}
 
     def add(name: str, *result: Any) -> None:
         fitted[name] = result
         emit("method", len(fitted) + 1, len(wanted), status=TITLES[name])  # DCKM is the first
 
-    for title, labels in found.items():
-        add(titles[title], labels, None)
+    for name in wanted:
+        if METHODS.get(name) in baselines:
+            add(name, baselines[METHODS[name]], None)
     skipped = []
     if view.suspects is None:
         reason = "no suspects are given"

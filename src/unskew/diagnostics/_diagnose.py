@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..baselines import PlainKMeans, RegressOutKMeans
 from ..dckm import DCKM
 from ..metrics import effective_sample_size, kish_size
 from . import _measure
-from ._permutation import check_permutation
+from ._likelihood import compare_likelihoods
 from ._results import Baseline, Convergence, Diagnostics, SuspectEffect
 from ._verdict import Evidence, Verdict, decide
 from ._view import View, call_of, row_index, settings_of, view_of_fit
@@ -83,10 +84,11 @@ def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
     Returns
     -------
     Verdict
-        ``word`` is "helped", "no effect" or "harmed" (do not use the result), compared with
-        k-means on all columns; ``sentence``; ``reasons``; ``dropping_would_do`` is True if
-        k-means without the suspects (nuisance (batch) columns through which the bias came in:
-        site, scanner, channel) finds the same clusters.
+        ``word`` is "helped", "no effect", "harmed" (do not use the result) or "cannot be told",
+        compared with k-means without the suspects (nuisance (batch) columns through which the bias
+        came in: site, scanner, channel), or with k-means on all columns if there are none;
+        ``sentence``; ``reasons``; ``dropping_would_do`` is True if k-means without the suspects
+        finds the same clusters.
 
     Examples
     --------
@@ -134,6 +136,18 @@ class Inspection(NamedTuple):
         if self.labels is None:
             return {}
         return fit_baselines(self.model, self.view, self.X, self.sample_weight)
+
+    def repeated_kmeans(self) -> np.ndarray:
+        """Labels of k-means without the suspects, with other random numbers."""
+        with _quiet():
+            return _plain_kmeans(
+                self.model,
+                self.view,
+                self.X,
+                self.sample_weight,
+                drop=True,
+                random_state=_seed(self.model) + 1,
+            )
 
 
 def inspect_fit(model: Any, X: Any, sample_weight: Any) -> Inspection:
@@ -224,35 +238,42 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
 MIN_INIT, SLOW_INIT = 10, 3
 
 
-def fit_baselines(
-    model: Any, view: View, X: Any, sample_weight: Any, which: Any = (ALL, DROPPED, REGRESSED)
-) -> dict[str, np.ndarray]:
+@contextmanager
+def _quiet():
+    """The model's own fit has issued these warnings; a baseline with fewer clusters is valid."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+def fit_baselines(model: Any, view: View, X: Any, sample_weight: Any) -> dict[str, np.ndarray]:
     """name -> labels of baseline clusterings of the same rows, with the model's initializations.
 
     Without suspects the only baseline is k-means on all columns.
     """
     found = {}
-    # The model's own fit has issued these warnings; a baseline with fewer clusters is still valid.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        if ALL in which:
-            found[ALL] = _plain_kmeans(model, view, X, sample_weight, drop=False)
-        if DROPPED in which and view.suspects is not None:
+    with _quiet():
+        found[ALL] = _plain_kmeans(model, view, X, sample_weight, drop=False)
+        if view.suspects is not None:
             found[DROPPED] = _plain_kmeans(model, view, X, sample_weight, drop=True)
-        if REGRESSED in which and view.suspects is not None:
             found[REGRESSED] = fit_regressed(model, view).labels_
     return found
 
 
-def _plain_kmeans(model: Any, view: View, X: Any, sample_weight: Any, *, drop: bool) -> np.ndarray:
+def _plain_kmeans(
+    model: Any, view: View, X: Any, sample_weight: Any, *, drop: bool, random_state: Any = None
+) -> np.ndarray:
     """Labels of k-means, the solution of lower inertia out of two: with the model's
     initializations, and with the model's clusters as initialization. A baseline that stopped at a
-    poor local minimum would make the model look better than it is."""
+    poor local minimum would make the model look better than it is. With a ``random_state``: with
+    these random numbers only."""
+    own = random_state is None
+    random_state = model.random_state if own else random_state
     form = view.design.distance.scaling
     if (view.design.column_map.missing_indicator < 0).all() and form is None:
         starts = max(model.n_init, MIN_INIT)
-        how = {"n_init": starts, "random_state": model.random_state, "init": model.init}
+        how = {"n_init": starts, "random_state": random_state, "init": model.init}
         plain = PlainKMeans(model._K, suspects=view.suspects if drop else None, **how)
         X, sample_weight = encoded_matrix(view), view.a
     else:
@@ -272,9 +293,11 @@ def _plain_kmeans(model: Any, view: View, X: Any, sample_weight: Any, *, drop: b
             encoder=model.encoder,
             n_bins=model.n_bins,
             n_threads=model.n_threads,
-            random_state=model.random_state,
+            random_state=random_state,
         )
-    fits = [plain, clone(plain).set_params(init=np.asarray(model.labels_))]
+    fits = [plain]
+    if own:
+        fits.append(clone(plain).set_params(init=np.asarray(model.labels_)))
     return min((one.fit(X, sample_weight=sample_weight) for one in fits), key=_inertia).labels_
 
 
@@ -351,15 +374,11 @@ def _evidence(inspection: Inspection, imbalance, own, variance, described, basel
         labels = np.asarray(model.labels_)
         weighted["weighted_same"] = _measure.agreement(view, labels, baselines[ALL], w)
         if DROPPED in baselines:
-            weighted["weighted_same_dropped"] = _measure.agreement(
-                view, labels, baselines[DROPPED], w
+            checked = compare_likelihoods(
+                model, view, baselines[DROPPED], inspection.repeated_kmeans(), _seed(model)
             )
-        weighted["weighted_follows"] = strongest(_measure.associations(view, labels, w))
-        follows = strongest(_measure.associations(view, baselines[ALL], w))
-        weighted["weighted_kmeans_follows"] = follows
-        checked = check_permutation(model, view, w, baselines[ALL], _seed(model))
-        if checked is not None:
-            weighted |= checked._asdict()
+            if checked is not None:
+                weighted |= checked._asdict()
         halves = _measure.stabilities(view, w, int(model._K), _seed(model))
         weighted["stability"], weighted["kmeans_stability"] = halves
         changes = _measure.influence(view, baselines[ALL], labels)

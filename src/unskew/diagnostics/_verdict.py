@@ -1,4 +1,4 @@
-"""The verdict (helped, no effect, harmed): its rules and the evidence that they use."""
+"""The verdict (helped, no effect, harmed, cannot be told): its rules and the evidence they use."""
 
 from __future__ import annotations
 
@@ -8,28 +8,24 @@ from dataclasses import dataclass
 # The effective sample size is too small below this share, or below this many rows per cluster.
 TINY_EFFECTIVE_SIZE = 0.02
 ROWS_PER_CLUSTER = 3
-# Two clusterings whose agreement under the learned weights exceeds this are considered the same.
+# Clusters whose agreement with those of k-means without the suspects is at least this, or at least
+# that of two runs of k-means, are the same.
+SAME_GROUPS = 0.95
 # The limit is lower without suspects, where the difference itself is the only evidence.
-SAME_GROUPS = 0.97
 SAME_WITHOUT_SUSPECTS = 0.88
-# With permuted suspects: one method recovers the clusters of the other equally well if its
-# adjusted Rand index is at most LACKS lower. If each method recovers its own clusters better, the
-# model's clusters are better if they explain BEYOND more of the variance that the suspects leave
-# unexplained.
-LACKS = 0.04
-BEYOND = 0.015
-# Above this agreement, dropping the suspects gives an equivalent result.
-SAME_DROPPED = 0.96
+# Difference of BIC that decides between two clusterings. 10 is "very strong evidence" for one of
+# two models that hold; no model holds exactly, and 100 is where real data have few exceptions.
+DECISIVE = 100.0
+# Difference of the agreement with the groups of a mixture that decides by itself.
+CLOSER = 0.1
+# A mixture whose groups agree with neither clustering to this extent has found other groups.
+OTHER_GROUPS = 0.9
 # A mean difference below half of BALANCED, or below BEYOND_CHANCE times its expected value under
 # independence, is no imbalance.
 BALANCED = 0.1
 BEYOND_CHANCE = 1.2
 # Weights without clusters: the mean difference decreased if at most this share of it remains.
 FELL = 0.8
-# Under the learned weights a clustering depends less on the suspects if the association decreased
-# by FELL_BY, and more if it increased by ROSE.
-FELL_BY = 0.02
-ROSE = 0.05
 
 
 @dataclass(frozen=True)
@@ -46,19 +42,14 @@ class Evidence:
     follows, kmeans_follows, dropped_follows
                         strongest association with a suspect: of the model, of k-means on all
                         columns, of k-means without the suspects
-    weighted_same, weighted_same_dropped
-                        agreement with k-means on all columns, and without the suspects, under the
-                        learned weights, which decouple the suspects as in the population. In the
-                        unweighted sample two clusterings may agree only because the suspect is
-                        associated with the clusters there
-    weighted_follows, weighted_kmeans_follows
-                        strongest association with a suspect under the learned weights
+    weighted_same       agreement with k-means on all columns under the learned weights
     stability, kmeans_stability
                         agreement of clusterings of random halves of the rows: with the model's
                         distance and weights, and with plain k-means
-    own_found, own_found_by_kmeans, baseline_found, baseline_found_by_kmeans, beyond, kmeans_beyond
-                        recovery of the clusters after the suspects are permuted, and variance that
-                        the clusters explain beyond the suspects: see ``PermutationCheck``
+    bic, kmeans_bic, mixture_bic, same_as_dropped, kmeans_repeated, mixture_same,
+    mixture_same_as_dropped, identified, not_identified
+                        comparison with k-means without the suspects and with a mixture: see
+                        ``LikelihoodCheck``
     gained, lost        columns whose between-cluster share of the variance increased and decreased
                         most compared with k-means
     constant_suspects   suspects were named, but all of them are constant
@@ -82,17 +73,17 @@ class Evidence:
     kmeans_follows: float | None = None
     dropped_follows: float | None = None
     weighted_same: float | None = None
-    weighted_same_dropped: float | None = None
-    weighted_follows: float | None = None
-    weighted_kmeans_follows: float | None = None
     stability: float | None = None
     kmeans_stability: float | None = None
-    own_found: float | None = None
-    own_found_by_kmeans: float | None = None
-    baseline_found: float | None = None
-    baseline_found_by_kmeans: float | None = None
-    beyond: float | None = None
-    kmeans_beyond: float | None = None
+    bic: float | None = None
+    kmeans_bic: float | None = None
+    mixture_bic: float | None = None
+    same_as_dropped: float | None = None
+    kmeans_repeated: float | None = None
+    mixture_same: float | None = None
+    mixture_same_as_dropped: float | None = None
+    identified: str | None = None
+    not_identified: str = ""
     gained: tuple[tuple[str, float], ...] = ()
     lost: tuple[tuple[str, float], ...] = ()
     constant_suspects: bool = False
@@ -101,8 +92,8 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A word ("helped", "no effect", "harmed"), a one-sentence summary, the reasons, and whether
-    dropping the suspects gives an equivalent result."""
+    """A word ("helped", "no effect", "harmed", "cannot be told"), a one-sentence summary, the
+    reasons, and whether k-means without the suspects finds the same clusters."""
 
     word: str
     sentence: str
@@ -111,40 +102,36 @@ class Verdict:
 
 
 def decide(evidence: Evidence) -> Verdict:
-    """Helped, no effect or harmed, compared with k-means on all columns. The first rule that
-    holds decides.
+    """The verdict; the first rule that holds decides.
 
     harmed     the effective sample size is too small (below 0.02, or fewer than 3 effective rows
                per cluster)
-    with suspects, on rows whose suspects were permuted (``_permutation``)
-    no effect  k-means recovers the model's clusters as well as the model does, to 0.04
-    helped     the model recovers the clusters of k-means as well as k-means does, to 0.04, and
-               its own clusters explain more of the variance that the suspects leave unexplained
-    no effect  the same, but its clusters explain no more
-    helped     each recovers its own clusters better, and the model's explain more by 0.015
-    harmed     otherwise
-    with suspects in data too wide for that, under the learned weights
-    no effect  the clusters are those of k-means (agreement above 0.97)
-    helped     the clusters depend less on the suspects than those of k-means (by 0.02)
-    harmed     they depend more on them (by 0.05)
-    no effect  otherwise
-    without suspects
-    no effect  the clusters are those of k-means (agreement above 0.88)
+    with suspects, compared with k-means without them (``_likelihood``)
+    no effect  the clusters are the same: the agreement is at least 0.95, or as high as that of two
+               runs of k-means
+    cannot be told
+               a mixture model has found other groups than both (agreement below 0.9), whose BIC is
+               lower by more than 100
+    helped     in the population that the mixture estimates, the clusters agree with its groups
+               better than those of k-means: by 0.1, or their BIC is lower by more than 100
+    harmed     the same with "worse" and "higher"
+    cannot be told
+               otherwise; also where agreement and BIC contradict each other, instead of "helped"
+               where the effects are not identifiable, and for data with too many columns, or
+               combinations of the suspects' values, for the comparison
+    without suspects, compared with k-means on all columns
+    no effect  the clusters are the same (agreement above 0.88)
     harmed     otherwise: strong decorrelation splits clusters, and the data cannot show whether
                it removed bias instead
 
-    Accuracy of the verdict: docs/results/defaults.md.
+    Accuracy of the verdict: docs/results/verdict.md.
     """
     e = evidence
     reasons = _reasons(e)
-    what = _names(e.suspects) if e.suspects else "the columns"
-    drop = bool(e.suspects) and _above(e.weighted_same_dropped, SAME_DROPPED)
+    same_dropped = _as_good_as_dropped(e)
 
     def conclude(word: str, sentence: str) -> Verdict:
-        if drop and word != "harmed" and "left out" not in sentence:
-            them = "that column" if len(e.suspects) == 1 else "those columns"
-            sentence += f" Dropping {them} gives an equivalent result."
-        return Verdict(word, sentence, tuple(reasons), drop)
+        return Verdict(word, sentence, tuple(reasons), same_dropped)
 
     few = e.effective_size < TINY_EFFECTIVE_SIZE or (
         e.n_clusters is not None and e.kish_size < ROWS_PER_CLUSTER * e.n_clusters
@@ -161,78 +148,87 @@ def decide(evidence: Evidence) -> Verdict:
         )
     if e.weighted_same is None:
         return _decide_by_weights(e, conclude)
-    nothing = e.typical_before <= max(BALANCED / 2, BEYOND_CHANCE * e.by_chance)
-    same = _above(e.weighted_same, SAME_GROUPS if e.suspects else SAME_WITHOUT_SUSPECTS)
-    if e.own_found is not None:
-        same = e.own_found - (e.own_found_by_kmeans or 0.0) <= LACKS
-    if same and nothing:
+    if e.suspects:
+        return _decide_by_likelihood(e, conclude)
+    if e.weighted_same > SAME_WITHOUT_SUSPECTS:
         return conclude(
             "no effect",
-            f"There was nothing to correct: {_association_phrase(e)} no better than expected by "
-            "chance, and the clusters are those of k-means.",
-        )
-    if not e.suspects:
-        if same:
-            return conclude(
-                "no effect",
-                "The clusters are nearly or exactly those of k-means. Name suspects: decorrelating "
-                "all pairs cannot distinguish bias from clusters.",
-            )
-        return conclude(
-            "harmed",
-            "Decorrelating all pairs changed the clusters considerably "
-            f"(agreement with k-means {e.weighted_same:.2f}). Clusters also make columns "
-            "correlated, so this may have removed them: do not use this result without a reason. "
-            "Name suspects or lower balance_strength.",
-        )
-    if same:
-        return conclude("no effect", _same_groups(e, what))
-    if e.own_found is not None:
-        return _decide_by_permutation(e, what, conclude)
-    less = (e.weighted_kmeans_follows or 0.0) - (e.weighted_follows or 0.0)
-    if less >= FELL_BY:
-        explain = ""
-        if e.kept_variance is not None:
-            explain = f" and explain {min(e.kept_variance, 1.0):.0%} as much variance"
-        return conclude(
-            "helped",
-            f"The clusters depend less on {what} than those of k-means{explain}.",
-        )
-    if less <= -ROSE:
-        return conclude(
-            "harmed",
-            f"The clusters depend more on {what} than those of k-means: do not use this result.",
-        )
-    return conclude(
-        "no effect",
-        f"The clusters changed, but they depend on {what} as much as those of k-means.",
-    )
-
-
-def _decide_by_permutation(
-    e: Evidence, what: str, conclude: Callable[[str, str], Verdict]
-) -> Verdict:
-    """Verdict on clusters that differ from those of k-means, by recovery with permuted suspects."""
-    more = (e.beyond or 0.0) - (e.kmeans_beyond or 0.0)
-    as_good = (e.baseline_found or 0.0) - (e.baseline_found_by_kmeans or 0.0) > -LACKS
-    if as_good and more <= 0:
-        return conclude(
-            "no effect",
-            f"The clusters changed, but they explain no more variance beyond {what} than those of "
-            "k-means.",
-        )
-    if as_good or more > BEYOND:
-        return conclude(
-            "helped",
-            f"The clusters depend less on {what} than those of k-means and explain "
-            f"{'as much' if abs(more) < 0.005 else 'more'} of the remaining variance.",
+            "The clusters are nearly or exactly those of k-means. Name suspects: decorrelating all "
+            "pairs cannot distinguish bias from clusters.",
         )
     return conclude(
         "harmed",
-        f"The clusters differ from those of k-means without evidence that they are better: of the "
-        f"variance that {what} {'leaves' if len(e.suspects) == 1 else 'leave'} unexplained they "
-        f"explain {e.beyond:.1%}, those of k-means {e.kmeans_beyond:.1%}. Do not use this result.",
+        "Decorrelating all pairs changed the clusters considerably "
+        f"(agreement with k-means {e.weighted_same:.2f}). Clusters also make columns correlated, "
+        "so this may have removed them: do not use this result without a reason. Name suspects or "
+        "lower balance_strength.",
     )
+
+
+def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) -> Verdict:
+    """Verdict on clusters, compared with those of k-means without the suspects."""
+    what = _names(e.suspects)
+    plain = f"k-means without {what}"
+    if e.bic is None or e.kmeans_bic is None or e.same_as_dropped is None:
+        return conclude(
+            "cannot be told",
+            f"The data have too many columns to compare the clusters with those of {plain}.",
+        )
+    if _as_good_as_dropped(e):
+        limit = (
+            ""
+            if e.same_as_dropped >= SAME_GROUPS
+            else (f", two runs of k-means agree by {e.kmeans_repeated:.2f}")
+        )
+        return conclude(
+            "no effect",
+            f"{plain[0].upper()}{plain[1:]} finds the same clusters (agreement "
+            f"{e.same_as_dropped:.2f}{limit}).",
+        )
+    if e.mixture_bic is None or e.mixture_same is None or e.mixture_same_as_dropped is None:
+        return conclude(
+            "cannot be told",
+            f"{what[0].upper()}{what[1:]} has too many combinations of values to compare the "
+            f"clusters with those of {plain}.",
+        )
+    gain, closer = e.kmeans_bic - e.bic, e.mixture_same - e.mixture_same_as_dropped
+    lower = min(e.bic, e.kmeans_bic) - e.mixture_bic
+    if lower > DECISIVE and max(e.mixture_same, e.mixture_same_as_dropped) < OTHER_GROUPS:
+        return conclude(
+            "cannot be told",
+            "A mixture model finds other groups, which explain the data better than these clusters "
+            f"and than those of {plain}: their BIC is lower by {lower:,.0f}. Try SelectionMixture.",
+        )
+    numbers = (
+        f"In the population that a mixture model estimates, the clusters agree with its groups by "
+        f"{e.mixture_same:.2f}, those of {plain} by {e.mixture_same_as_dropped:.2f}; BIC is "
+        f"{'lower' if gain > 0 else 'higher'} by {abs(gain):,.0f}."
+    )
+    if (closer > CLOSER and gain > -DECISIVE) or (closer > 0 and gain > DECISIVE):
+        return _unless_unidentified(e, numbers, conclude)
+    if (closer < -CLOSER and gain < DECISIVE) or (closer < 0 and gain < -DECISIVE):
+        return conclude("harmed", f"{numbers} Do not use this result.")
+    return conclude(
+        "cannot be told",
+        f"The clusters differ from those of {plain} (agreement {e.same_as_dropped:.2f}), without "
+        f"clear evidence for either. {numbers}",
+    )
+
+
+def _unless_unidentified(
+    e: Evidence, sentence: str, conclude: Callable[[str, str], Verdict]
+) -> Verdict:
+    if e.identified == "no":
+        return conclude("cannot be told", e.not_identified)
+    if e.identified == "under small effects":
+        sentence += f" This holds if the effects of {_names(e.suspects)} are small."
+    return conclude("helped", sentence)
+
+
+def _as_good_as_dropped(e: Evidence) -> bool:
+    if e.same_as_dropped is None or e.kmeans_repeated is None:
+        return False
+    return e.same_as_dropped >= min(SAME_GROUPS, e.kmeans_repeated)
 
 
 def _decide_by_weights(e: Evidence, conclude: Callable[[str, str], Verdict]) -> Verdict:
@@ -259,36 +255,26 @@ def _decide_by_weights(e: Evidence, conclude: Callable[[str, str], Verdict]) -> 
     )
 
 
-def _above(value: float | None, limit: float) -> bool:
-    return value is not None and value > limit
-
-
-def _same_groups(e: Evidence, what: str) -> str:
-    if _above(e.weighted_same_dropped, SAME_DROPPED):
-        return (
-            "The correction made no relevant difference: k-means finds the same clusters, with "
-            f"{what} included or with {'it' if len(e.suspects) == 1 else 'them'} left out."
-        )
-    return "The correction made no relevant difference: the clusters are those of k-means."
-
-
 def _reasons(e: Evidence) -> list[str]:
     first: list[str] = []
-    if e.own_found is not None:
-        one = len(e.suspects) == 1
+    if e.bic is not None and e.kmeans_bic is not None and e.same_as_dropped is not None:
+        one = f"k-means without {_names(e.suspects)}"
         first.append(
-            f"Permutation check: each row gets {_names(e.suspects)} of a random row and "
-            f"{'its' if one else 'their'} effect on the other columns, as in a sample without "
-            "bias. On these data the model recovers its own clusters with an adjusted Rand index "
-            f"of {e.own_found:.2f} and those of k-means with {e.baseline_found:.2f} (1 = all, "
-            f"0 = chance); k-means recovers the model's with {e.own_found_by_kmeans:.2f} and its "
-            f"own with {e.baseline_found_by_kmeans:.2f}."
+            f"Agreement with {one}: {e.same_as_dropped:.2f}; of two runs of k-means with each "
+            f"other: {e.kmeans_repeated:.2f}."
         )
+        bics = f"{e.bic:,.0f}; of those of {one} {e.kmeans_bic:,.0f}"
+        if e.mixture_bic is not None:
+            bics += (
+                f"; of the groups of a mixture model {e.mixture_bic:,.0f} (agreement with them, as "
+                f"in the population, {e.mixture_same:.2f} and {e.mixture_same_as_dropped:.2f})"
+            )
         first.append(
-            f"Of the variance that {_names(e.suspects)} {'leaves' if one else 'leave'} "
-            f"unexplained, the clusters explain {e.beyond:.1%}, those of k-means "
-            f"{e.kmeans_beyond:.1%}."
+            f"BIC of the clusters, where {_names(e.suspects)} may shift columns and have other "
+            f"shares of the clusters: {bics}."
         )
+        if e.not_identified:
+            first.append(e.not_identified)
     reasons = [
         *first,
         f"The mean difference {_between(e)} is {e.typical_after:.2f} standard deviations after "
@@ -315,15 +301,8 @@ def _reasons(e: Evidence) -> list[str]:
         )
     if e.weighted_same is not None:
         reasons.append(
-            "Under the learned weights, as in an unbiased sample: agreement with k-means on all "
-            f"columns {e.weighted_same:.2f}"
-            + (
-                ""
-                if e.weighted_follows is None or e.weighted_kmeans_follows is None
-                else f"; strongest association of the clusters with a suspect "
-                f"{e.weighted_follows:.2f}, for k-means {e.weighted_kmeans_follows:.2f}"
-            )
-            + "."
+            "Agreement with k-means on all columns, under the learned weights: "
+            f"{e.weighted_same:.2f}."
         )
     if e.stability is not None and e.kmeans_stability is not None:
         reasons.append(

@@ -26,8 +26,13 @@ MAX_CARDS = 12
 # A love plot with more features than this spans two rows of the grid.
 TALL = 12
 WHEN = ("before", "after")
-TONES = {"helped": "good", "no effect": "neutral", "harmed": "bad"}
-WORDS = {"helped": "Helped", "no effect": "No effect", "harmed": "Harmed"}
+TONES = {"helped": "good", "no effect": "neutral", "harmed": "bad", "cannot be told": "neutral"}
+WORDS = {
+    "helped": "Helped",
+    "no effect": "No effect",
+    "harmed": "Harmed",
+    "cannot be told": "Cannot be told",
+}
 
 
 def page_of_fit(d: Diagnostics) -> Page:

@@ -17,8 +17,15 @@ from ..diagnostics._simulated import MethodScores
 from ._audit_page import page_of_audit
 from ._page import ReportTable, form
 
-COLOURS = {"helped": "green", "no effect": "yellow", "harmed": "red", "yes": "green",
-           "maybe": "yellow", "no": "yellow"}  # fmt: skip
+COLOURS = {
+    "helped": "green",
+    "yes": "green",
+    "no effect": "yellow",
+    "cannot be told": "yellow",
+    "maybe": "yellow",
+    "no": "yellow",
+    "harmed": "red",
+}
 MOST_ROWS = 12  # of a table of an audit
 MOST_SUSPECTS = 3  # in the table of a comparison
 PLURAL = {"number": "numbers", "category": "categories", "date": "dates"}
