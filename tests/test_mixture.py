@@ -10,8 +10,8 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.mixture import GaussianMixture
 
 from unskew import SelectionMixture
-from unskew._mixture import families
-from unskew._mixture.cells import common_scale, log_evidence, solve_cells
+from unskew._mixture import blocks, gaussian
+from unskew._mixture.cells import Prior, common_scale, log_evidence, solve_cells
 from unskew._mixture.em import Choice, Mixture, e_step, log_joint, run_em
 from unskew._mixture.rows import Columns, Rows, Stats
 
@@ -66,7 +66,8 @@ def test_solve_cells_minimises_its_sum_of_squares(rng):
     K, L, J = 3, 4, 5
     W, Z = rng.random((K, L, J)) * 10, rng.normal(size=(K, L, J))
     ridge, w0, z0 = rng.random(J) + 0.1, rng.random((K, J)), rng.normal(size=(K, J))
-    C, B = solve_cells(W, W * Z, ridge, w0, w0 * z0)
+    prior = Prior(np.tile(1 / ridge, (L, 1)))
+    C, B, _, _ = solve_cells(W, W * Z, prior, None, w0, w0 * z0)
 
     def loss(C, B):
         fit = (W * (Z - C[:, None] - B[None]) ** 2).sum()
@@ -85,9 +86,9 @@ def test_solve_cells_minimises_its_sum_of_squares(rng):
             assert abs(up - down) / (2 * step) < 1e-6
 
 
-def test_an_infinite_ridge_gives_no_effects(rng):
+def test_a_prior_variance_of_zero_gives_no_effects(rng):
     W, Z = rng.random((2, 3, 4)), rng.normal(size=(2, 3, 4))
-    C, B = solve_cells(W, W * Z, np.full(4, np.inf))
+    C, B, _, _ = solve_cells(W, W * Z, Prior(np.zeros((3, 4))))
     assert not B.any()
     np.testing.assert_allclose(C, (W * Z).sum(1) / W.sum(1), rtol=1e-10)
 
@@ -226,11 +227,11 @@ def test_agrees_with_a_slow_loop_to_ten_digits(rng):
     rows = make_rows(columns, level)
     model = Mixture(rows, 3, Choice("diag", "shift", "free"))
     block = model.blocks[0]
-    block.tau2 = np.full(3, 0.5)
+    block.tau2 = np.full((1, 3), 0.5)
     run_em(rows, model, start(rows, label), max_iter=3, tol=0, learn_tau=False)
     R = np.full((label.size, 3), 0.1)
     R[np.arange(label.size), label] += 0.7
-    C, B, s2, shares = slow_diagonal_em(columns.numbers, level, R, block.tau2, 3)
+    C, B, s2, shares = slow_diagonal_em(columns.numbers, level, R, block.tau2[0], 3)
     for ours, theirs in ((block.C, C), (block.B, B), (block.variance, s2), (model.shares, shares)):
         np.testing.assert_allclose(ours, theirs, atol=1e-10)
 
@@ -244,7 +245,7 @@ def test_agrees_with_scikit_learns_tied_mixture_without_suspects(rng, monkeypatc
         3, covariance_type="tied", means_init=means, reg_covar=0, tol=1e-12, max_iter=5000
     ).fit(X)
     ours = SelectionMixture(3, covariance="full", init=label, tol=1e-13, max_iter=5000)
-    monkeypatch.setattr(families, "PRIOR_ROWS", 0.0)  # scikit-learn has no prior rows
+    monkeypatch.setattr(gaussian, "PRIOR_ROWS", 0.0)  # scikit-learn has no prior rows
     ours.fit(X)
     order = [int(np.abs(peer.means_ - m).sum(1).argmin()) for m in ours.means_]
     np.testing.assert_allclose(ours.means_, peer.means_[order], atol=1e-5)
@@ -272,7 +273,7 @@ def test_agrees_with_stepmix_from_the_same_start(rng, monkeypatch, n_iter):
     peer = FromLabels(
         3, measurement="binary", max_iter=n_iter, progress_bar=0, verbose=0, **tight
     ).fit(X)
-    monkeypatch.setattr(families, "PSEUDO_ROWS", 0.0)  # StepMix has no prior rows
+    monkeypatch.setattr(blocks, "PSEUDO_ROWS", 0.0)  # StepMix has no prior rows
     # Parameters are maximised before the first iteration here, after the last one there.
     rows = make_rows(Columns(np.empty((600, 0)), np.empty(0), X, []), np.zeros(600, int), L=1)
     model = Mixture(rows, 3, Choice("diag", "none", "common"))
@@ -319,13 +320,13 @@ def test_with_one_group_the_marginal_likelihood_is_exact(rng, covariance):
     rows = make_rows(Columns(X, np.full(2, 1e-6), np.zeros((14, 0)), []), level, L=2)
     model = Mixture(rows, 1, Choice(covariance, "shift", "free"))
     block = model.blocks[0]
-    block.tau2 = np.array([0.3, 0.8])
+    block.tau2 = np.array([[0.3, 0.8]])
     stats = Stats.of_responsibilities(rows, np.ones((14, 1)))
     for _ in range(300):  # C, B and Sigma at their fixed point
         model.m_step(stats, learn_tau=False)
     log_sum, stats = e_step(rows, model)
     Sigma = block.Sigma if block.full else np.diag(block.variance)
-    whole = np.kron(np.eye(7), Sigma) + np.kron(np.ones((7, 7)), np.diag(block.tau2))
+    whole = np.kron(np.eye(7), Sigma) + np.kron(np.ones((7, 7)), np.diag(block.tau2[0]))
     expected = sum(
         multivariate_normal.logpdf(X[level == one].ravel(), np.tile(block.C[0], 7), whole)
         for one in (0, 1)
@@ -340,7 +341,7 @@ def test_laplace_agrees_with_numerical_integration_for_one_flag(rng):
     rows = make_rows(columns, level, L=2)
     model = Mixture(rows, 1, Choice("diag", "shift", "free"))
     block = model.blocks[0]
-    block.tau2 = np.array([0.5])
+    block.tau2 = np.array([[0.5]])
     stats = Stats.of_responsibilities(rows, np.ones((120, 1)))
     for _ in range(50):
         model.m_step(stats, learn_tau=False)

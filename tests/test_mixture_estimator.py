@@ -224,7 +224,8 @@ def test_an_unknown_site_gets_the_average_effect_and_a_warning(sites, fitted):
     X[:2, 5] = 9
     with pytest.warns(UserWarning, match=r"unknown levels of 'column 5' in 2 rows"):
         probability = fitted.predict_proba(X)
-    average = fitted._level_weight @ fitted._model.blocks[0].B / fitted._level_weight.sum()
+    weight = np.bincount(sites[0][:, 5].astype(int)) / len(sites[0])
+    average = weight @ fitted._model.blocks[0].B
     moved = X.copy()
     moved[:, 5] = 0
     sd = np.array([c.sd for c in fitted._columns])
@@ -423,8 +424,7 @@ def test_sites_that_share_one_group_are_named_in_a_warning():
         (dict(tol=-1), "tol=-1 should be >= 0"),
         (dict(suspects="site"), "X has no column names"),
         (dict(suspects=[9]), "index 9"),
-        (dict(suspects=[0, 5]), "suspects name 2 columns .* one categorical suspect"),
-        (dict(suspects=[0]), "should have at most 50"),
+        (dict(effects="shift-scale", covariance="full"), "'shift-scale' should be used with"),
         (dict(suspects=[0, 1, 2, 3, 4, 5]), "names all 6 columns"),
         (dict(suspects=None, effects="shift"), "effects='shift' needs suspects"),
         (dict(n_components=901), "n_components=901 should be <= n_samples=900"),

@@ -72,10 +72,12 @@ PARTS = frozenset(
         "unskew.consensus._model_selection.Choice",
         "unskew.consensus._model_selection.SelectionCandidate",
         "unskew.mixture._columns.ColumnModel",
+        "unskew.mixture._suspects.Combinations",
+        "unskew.mixture._suspects.Suspect",
+        "unskew._mixture.discrete.BernoulliBlock",
+        "unskew._mixture.discrete.CategoricalBlock",
         "unskew._mixture.em.Mixture",
-        "unskew._mixture.families.BernoulliBlock",
-        "unskew._mixture.families.CategoricalBlock",
-        "unskew._mixture.families.GaussianBlock",
+        "unskew._mixture.gaussian.GaussianBlock",
     }
 )
 NAMED_TUPLES = frozenset(

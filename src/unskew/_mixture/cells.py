@@ -1,42 +1,162 @@
-"""Least squares of group means and level effects from the sums of the cells (group x level)."""
+"""Least squares of group means and effects from the sums of the cells (group x level).
+
+A level is a combination of values of the suspects. Its effect is B_l = Z_l beta, where Z is the
+design (`design.py`); Z is None where the levels are those of one categorical suspect (Z = I). With
+effects per group a cell has a deviation D_kl of its own. All is done for J columns at once.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 
+class Prior(NamedTuple):
+    """Variances of beta (p, J), and of D (J,) or None, in units of 1 / W."""
+
+    beta: np.ndarray
+    group: np.ndarray | None = None
+
+
+class Solution(NamedTuple):
+    """C (K, J), beta (p, J), B = Z beta (L, J) and D (K, L, J) or None."""
+
+    C: np.ndarray
+    beta: np.ndarray
+    B: np.ndarray
+    D: np.ndarray | None
+
+
 def solve_cells(
     W: np.ndarray,
-    WZ: np.ndarray,
-    ridge: np.ndarray,
+    WY: np.ndarray,
+    prior: Prior,
+    Z: np.ndarray | None = None,
     w0: np.ndarray | float = 0.0,
     wz0: np.ndarray | float = 0.0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Minimise, for each column j, over C (K, J) and B (L, J)
+) -> Solution:
+    """Minimise, for each column j, over C, beta and D
 
-        sum_kl W_klj (Z_klj - C_kj - B_lj)^2 + sum_k w0_kj (z0_kj - C_kj)^2 + ridge_j sum_l B_lj^2
+        sum_kl W_klj (Y_klj - C_kj - (Z beta)_lj - D_klj)^2 + sum_k w0_kj (z0_kj - C_kj)^2
+            + sum_p beta_pj^2 / prior.beta_pj + sum_kl D_klj^2 / prior.group_j
 
-    jointly. W and WZ = W * Z have shape (K, L, J). B is eliminated, which leaves one K x K system
-    per column; ridge = inf gives B = 0. Solving for C and B in turn would converge slowly where
-    groups and levels are associated, which is the case of interest.
+    jointly. W and WY = W * Y have shape (K, L, J). D is eliminated, which leaves a problem without
+    D and with weights W / (1 + W prior.group); then beta is eliminated where Z is None, which
+    leaves one K x K system per column. A variance of 0 gives an effect of 0. Solving for C and
+    beta in turn would converge slowly where groups and levels are associated, which is the case of
+    interest.
     """
-    K, L, J = W.shape
-    finite = np.isfinite(ridge)
-    shrink = np.zeros((L, J))
-    D = W.sum(0)[:, finite] + ridge[finite]
-    shrink[:, finite] = np.divide(1.0, D, out=np.zeros_like(D), where=D > 0)
+    own = reduced(W, prior)
+    WYe = WY if prior.group is None else WY / (1.0 + W * prior.group)
+    if Z is None:
+        C, beta = _solve_levels(own, WYe, prior.beta, w0, wz0)
+        B = beta
+    else:
+        C, beta = _solve_design(own, WYe, prior.beta, Z, w0, wz0)
+        B = Z @ beta
+    if prior.group is None:
+        return Solution(C, beta, B, None)
+    D = prior.group * (WYe - own * (C[:, None] + B[None]))
+    return Solution(C, beta, B, D)
+
+
+def reduced(W: np.ndarray, prior: Prior) -> np.ndarray:
+    """Weights of the cells once D is integrated out, 1 / (1 / W + prior.group)."""
+    return W if prior.group is None else W / (1.0 + W * prior.group)
+
+
+def _solve_levels(W, WY, v, w0, wz0) -> tuple[np.ndarray, np.ndarray]:
+    shrink = v / (1.0 + v * W.sum(0))
     A = -np.matmul((W * shrink).transpose(2, 0, 1), W.transpose(2, 1, 0))
     total = W.sum(1) + w0
-    at = np.arange(K)
+    at = np.arange(W.shape[0])
     A[:, at, at] += total.T
-    level_sums = WZ.sum(0)
-    rhs = WZ.sum(1) + wz0 - np.einsum("klj,lj->kj", W, shrink * level_sums)
+    level_sums = WY.sum(0)
+    rhs = WY.sum(1) + wz0 - np.einsum("klj,lj->kj", W, shrink * level_sums)
     # Groups without rows keep C = 0; the relative 1e-12 bounds the condition number where the
-    # ridge is tiny, in the direction (C + c, B - c) that the rows do not determine.
+    # prior is wide, in the direction (C + c, B - c) that the rows do not determine.
     A[:, at, at] += 1e-12 * total.max() + 1e-300
     C = np.linalg.solve(A, rhs.T[:, :, None])[:, :, 0].T
-    B = shrink * (level_sums - np.einsum("klj,kj->lj", W, C))
-    return C, B
+    return C, shrink * (level_sums - np.einsum("klj,kj->lj", W, C))
+
+
+def _solve_design(W, WY, v, Z, w0, wz0) -> tuple[np.ndarray, np.ndarray]:
+    K, root = W.shape[0], np.sqrt(v)
+    A = normal_matrix(W, Z, Prior(v), w0)
+    rhs = np.concatenate([WY.sum(1) + wz0, root * (Z.T @ WY.sum(0))])
+    found = np.linalg.solve(A, rhs.T[:, :, None])[:, :, 0].T
+    return found[:K], root * found[K:]
+
+
+def normal_matrix(
+    W: np.ndarray, Z: np.ndarray, prior: Prior, w0: np.ndarray | float = 0.0
+) -> np.ndarray:
+    """Matrix of the normal equations of C and beta / (prior.beta)^1/2, (J, K + p, K + p), for
+    weights from which D is eliminated."""
+    K, J, p = W.shape[0], W.shape[2], Z.shape[1]
+    A = np.zeros((J, K + p, K + p))
+    total = W.sum(1) + w0
+    at = np.arange(K)
+    A[:, at, at] = total.T + (1e-12 * total.max() + 1e-300)
+    own = W[:, :, :1] if same_for_columns(W) else W
+    A[:, :K, K:] = np.matmul(own.transpose(2, 0, 1), Z) * np.sqrt(prior.beta).T[:, None]
+    A[:, K:, :K] = A[:, :K, K:].transpose(0, 2, 1)
+    A[:, K:, K:] = information(W, Z, prior.beta)
+    return A
+
+
+def same_for_columns(W: np.ndarray) -> bool:
+    """Whether W was broadcast along its last axis."""
+    return W.strides[-1] == 0
+
+
+def information(W: np.ndarray, Z: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """I + V^1/2 Z' diag(sum_k W) Z V^1/2 of each column, (J, p, p); W is (K, L, J)."""
+    level = W.sum(0)[:, :1] if same_for_columns(W) else W.sum(0)
+    root = np.sqrt(v).T
+    G = np.matmul(Z.T * level.T[:, None], Z)
+    out = G * root[:, :, None] * root[:, None]
+    at = np.arange(Z.shape[1])
+    out[:, at, at] += 1.0
+    return out
+
+
+def posterior_mean(W: np.ndarray, rest: np.ndarray, v: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """beta (p, J) for given C; ``rest`` (L, J): sum_k W (Y - C_k)."""
+    root = np.sqrt(v)
+    solved = np.linalg.solve(information(W, Z, v), (root * (Z.T @ rest)).T[:, :, None])
+    return root * solved[:, :, 0].T
+
+
+def log_volume(W: np.ndarray, prior: Prior, Z: np.ndarray | None) -> float:
+    """Sum over columns of log det(I + prior x information) of beta and D."""
+    own = reduced(W, prior)
+    value = 0.0 if prior.group is None else float(np.log1p(W * prior.group).sum())
+    if Z is None:
+        return value + float(np.log1p(own.sum(0) * prior.beta).sum())
+    some = prior.beta.any(0)  # other columns have no effects
+    if some.any():
+        value += float(
+            np.linalg.slogdet(information(own[:, :, some], Z, prior.beta[:, some]))[1].sum()
+        )
+    return value
+
+
+def expected_squares(W: np.ndarray, prior: Prior, Z: np.ndarray | None) -> np.ndarray:
+    """sum_k W_klj Var(B_lj + D_klj) under the posterior given C, (L, J)."""
+    own = reduced(W, prior)
+    if Z is None:
+        VB = prior.beta / (1.0 + prior.beta * own.sum(0))
+    else:
+        root = np.sqrt(prior.beta).T
+        inverse = np.linalg.inv(information(own, Z, prior.beta))
+        scaled = Z[None] * root[:, None]  # (J, L, p)
+        VB = (np.matmul(scaled, inverse) * scaled).sum(2).T
+    if prior.group is None:
+        return W.sum(0) * VB
+    kept = 1.0 / (1.0 + W * prior.group)
+    return (W * kept * prior.group).sum(0) + (W * kept**2).sum(0) * VB
 
 
 # Squared scales of effects that are tried, relative to the variance within a group.

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .families import BernoulliBlock, CategoricalBlock, GaussianBlock, log_subset_prior
+from .design import LOGIT_SD, fit_logit
+from .discrete import BernoulliBlock, CategoricalBlock
+from .gaussian import GaussianBlock
 from .rows import CHUNK, Rows, Stats
 
 MIN_SHARE = 1e-12
@@ -28,16 +30,18 @@ class Mixture:
     """Parameters of a mixture, and its EM steps on the sums of the cells."""
 
     def __init__(self, rows: Rows, K: int, choice: Choice):
-        full, shift = choice.covariance == "full", choice.effects == "shift"
         self.K, self.choice = K, choice
         self.blocks: list[Any] = []
         if rows.n_gauss:
-            self.blocks.append(GaussianBlock(rows, K, full, shift))
+            self.blocks.append(GaussianBlock(rows, K, choice.covariance == "full", choice.effects))
         if rows.n_bern:
-            self.blocks.append(BernoulliBlock(rows, K, shift))
+            self.blocks.append(BernoulliBlock(rows, K, choice.effects))
         for number in range(len(rows.categories)):
-            self.blocks.append(CategoricalBlock(rows, K, shift, number))
+            self.blocks.append(CategoricalBlock(rows, K, choice.effects, number))
         self.shares = np.full((rows.n_levels, K), 1.0 / K)
+        # Coefficients of the logit of the shares, intercept first.
+        self.gamma = np.zeros((1 + rows.design.suspect.size, K))
+        self.logit = rows.design.logit
         self.min_share = MIN_SHARE
 
     def copy(self) -> Mixture:
@@ -45,19 +49,21 @@ class Mixture:
 
     def reorder(self, order: np.ndarray) -> None:
         """Renumber the groups."""
-        self.shares = self.shares[:, order]
+        self.shares, self.gamma = self.shares[:, order], self.gamma[:, order]
         for block in self.blocks:
-            block.C = block.C[order]
+            block.reorder(order)
 
-    def for_new_rows(self, shares: np.ndarray, level_weight: np.ndarray) -> Mixture:
-        """A copy with a further level, for unknown ones: the average effect. ``shares`` has one row
-        more than there are levels."""
+    def at_levels(
+        self, shares: np.ndarray, Z: np.ndarray, same: np.ndarray, level_weight: np.ndarray
+    ) -> Mixture:
+        """A copy for other levels: their design Z, their shares, and the level of the fit that is
+        the same (-1: none; effects per group and on the spread are then the average ones)."""
         new = copy.copy(self)
         new.shares, new.blocks, new.min_share = shares, [], 0.0  # a share of 0 is meant
-        weight = level_weight / level_weight.sum()
+        average = level_weight / level_weight.sum()
         for block in self.blocks:
             own = copy.copy(block)
-            own.B = np.vstack([block.B, weight @ block.B])
+            block.at_levels(own, Z, same, average)
             new.blocks.append(own)
         return new
 
@@ -66,14 +72,13 @@ class Mixture:
         """Means, covariance, shares, and the scales of the effects (of numbers, of flags, of each
         category); the effects are integrated out."""
         L, K = self.shares.shape
-        free = (K - 1) * (L if self.choice.selection == "free" else 1)
+        free = (K - 1) * ((self.logit or L) if self.choice.selection == "free" else 1)
         return free + sum(block.n_parameters for block in self.blocks)
 
     @property
     def log_prior_of_effects(self) -> float:
         """Log prior of which columns have effects; a categorical column has a tau of its own."""
-        chosen = [b.tau2 > 0 for b in self.blocks if b.shift and b.tau2.size == b.n_columns]
-        return sum(log_subset_prior(used) for used in chosen)
+        return sum(block.log_prior_of_columns for block in self.blocks)
 
     def groups(self, rows: Rows) -> list[tuple]:
         """Runs of rows with the same natural parameters."""
@@ -105,6 +110,9 @@ class Mixture:
         n = stats.N.sum(0)
         if self.choice.selection == "common":
             n = np.broadcast_to(n.sum(0), n.shape)
+        elif self.logit:
+            self.shares, self.gamma = fit_logit(n, stats.rows.design, self.gamma)
+            return
         self.shares = n / np.maximum(n.sum(1, keepdims=True), 1e-300)
         empty = n.sum(1) <= 0
         self.shares[empty] = stats.N.sum((0, 1)) / max(stats.N.sum(), 1e-300)
@@ -123,7 +131,8 @@ class Mixture:
         likelihood = log_sum + sum(block.row_constant(rows) for block in self.blocks)
         parts = [block.penalty(stats) for block in self.blocks]
         marginal = likelihood + sum(part[0] for part in parts)
-        return marginal, marginal + sum(part[1] for part in parts)
+        prior = -0.5 * float((self.gamma[1:] ** 2).sum()) / LOGIT_SD**2
+        return marginal, marginal + sum(part[1] for part in parts) + prior
 
 
 def e_step(rows: Rows, model: Mixture) -> tuple[float, Stats]:

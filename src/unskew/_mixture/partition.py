@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from .em import Choice, Mixture, bic, e_step
-from .families import MIN_VARIANCE
+from .gaussian import MIN_VARIANCE
 from .rows import Columns, Rows, Stats
 
 # More patterns of missing values, or numeric columns, than this: diagonal covariances only.

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .design import Design
+
 # Rows per matrix product: the product and the responsibilities stay in the cache.
 CHUNK = 8192
 
@@ -37,11 +39,14 @@ class Rows:
     patterns    for each pattern which numbers are known; one entry, all True, where patterns are
                 not distinguished (no missing values, or too many patterns)
     order       position in the data of each sorted row
+    design      effects of the levels, `Design`; the identity where None is given
     """
 
     def __init__(
-        self, columns: Columns, level: np.ndarray, n_levels: int, a: np.ndarray, max_patterns: int
-    ):
+        self, columns: Columns, level: np.ndarray, n_levels: int, a: np.ndarray, max_patterns: int,
+        design: Design | None = None,
+    ):  # fmt: skip
+        self.design = Design.of_levels(n_levels) if design is None else design
         numbers = columns.numbers
         missing = np.isnan(numbers)
         n, self.n_gauss = numbers.shape
@@ -96,8 +101,17 @@ class Rows:
     def _sum_up(self) -> None:
         g, a = self.n_gauss, self.a
         numbers = self.X[:, :g]
-        self.squares = a @ numbers**2
-        self.known_weight = np.full(g, a.sum())
+        self.level_squares, self.level_known = (np.zeros((self.n_levels, g)) for _ in range(2))
+        for first, last, level, _ in self.level_groups:
+            own = a[first:last]
+            self.level_squares[level] += own @ numbers[first:last] ** 2
+            self.level_known[level] += own.sum()
+        if self.mask_of.size:
+            self.level_known[:, self.mask_of] = 0.0
+            np.add.at(
+                self.level_known, (self.level[:, None], self.mask_of), a[:, None] * self.masks
+            )
+        self.squares, self.known_weight = a @ numbers**2, np.full(g, a.sum())
         self.known_weight[self.mask_of] = a @ self.masks
         self.moments = [np.zeros((g, g)) for _ in self.patterns]
         self.pattern_weight = np.zeros(len(self.patterns))
@@ -131,12 +145,13 @@ class Stats:
         self.rows = rows
         self.N, self.S = np.zeros((P, L, K)), np.zeros((P, L, K, q))
 
-    def swapped(self, level: int, one: int, other: int) -> Stats:
-        """The sums if the rows of two groups at one level changed places."""
+    def swapped(self, levels: np.ndarray, one: int, other: int) -> Stats:
+        """The sums if the rows of two groups at some levels changed places."""
         new = Stats(self.rows, self.N.shape[2])
         new.N, new.S = self.N.copy(), self.S.copy()
-        new.N[:, level, [one, other]] = self.N[:, level, [other, one]]
-        new.S[:, level, [one, other]] = self.S[:, level, [other, one]]
+        for k, h in ((one, other), (other, one)):
+            new.N[:, levels, k] = self.N[:, levels, h]
+            new.S[:, levels, k] = self.S[:, levels, h]
         return new
 
     @property

@@ -1,4 +1,4 @@
-"""Columns of a table or array as numbers, flags and categories, and the levels of the suspect."""
+"""Columns of a table or array as numbers, flags and categories."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .._data.columns import (
     frame_columns,
     read_column,
 )
-from .._mixture.families import MIN_VARIANCE
+from .._mixture.gaussian import MIN_VARIANCE
 from .._mixture.rows import Columns
 from .._validation import abbreviate, find_columns
 
-# Most categories of a column, and most levels of a suspect.
+# Most categories of a column.
 MAX_CATEGORIES = 50
 # A number of which one value makes up this share of each level's rows (a pixel that is nearly
 # always 0) has at least its variance within levels: otherwise the likelihood would be highest where
@@ -28,7 +28,6 @@ MAX_CATEGORIES = 50
 MOST_EQUAL = 0.9
 # Rows that are sorted to find the resolution of a number.
 RESOLUTION_ROWS = 20_000
-MISSING = "missing"
 
 
 @dataclass(frozen=True)
@@ -67,13 +66,13 @@ def read_sources(X: Any, kinds: dict, which: Any = None) -> list[ColumnValues]:
     frame = as_frame(X)
     if frame is None:
         values = [ColumnValues("number", column, None, ()) for column in X.T]
-        return [_as_category(v) if kinds.get(i) == "category" else v for i, v in enumerate(values)]
+        return [as_category(v) if kinds.get(i) == "category" else v for i, v in enumerate(values)]
     columns = frame_columns(frame)
     names = column_names(frame) if which is None else list(which)
     return [read_column(columns[name], name, kinds.get(i)) for i, name in enumerate(names)]
 
 
-def _as_category(values: ColumnValues) -> ColumnValues:
+def as_category(values: ColumnValues) -> ColumnValues:
     x = np.asarray(values.numbers)
     known = ~np.isnan(x)
     different, places = np.unique(x[known], return_inverse=True)
@@ -219,7 +218,7 @@ def apply_columns(models: list[ColumnModel], values: list[ColumnValues]) -> Colu
             floor.append(model.floor)
             continue
         if value.codes is None:
-            value = _as_category(value)
+            value = as_category(value)
         place = {word: i for i, word in enumerate(model.words)}
         if {"0", "1"} == set(place) and set(map(str, value.words)) <= {"False", "True"}:
             place = {"False": place["0"], "True": place["1"]}
@@ -237,64 +236,3 @@ def apply_columns(models: list[ColumnModel], values: list[ColumnValues]) -> Colu
         return np.column_stack(parts).astype(np.float64) if parts else np.zeros((n, 0))
 
     return Columns(stack(numbers), np.array(floor), stack(flags), categories)
-
-
-def read_levels(
-    values: list[ColumnValues], names: list[str], suspects: np.ndarray, a: np.ndarray
-) -> tuple[str, list[str]]:
-    """Name and levels of the suspect; raises where there is more than one suspect, or one level."""
-    words, codes = level_codes(values, names, suspects, None)
-    if words is None:
-        raise ValueError(
-            f"suspects name {suspects.size} columns ({abbreviate([names[s] for s in suspects])}); "
-            "SelectionMixture takes one categorical suspect, or its indicator columns (exactly one "
-            "is 1 in each row). Combine several into one column"
-        )
-    name = names[suspects[0]]
-    if suspects.size > 1:
-        name = f"{name} ... {names[suspects[-1]]}"
-    used = np.unique(codes[a > 0])
-    levels = [words[c] for c in used]
-    if len(levels) > MAX_CATEGORIES:
-        raise ValueError(
-            f"suspect {name!r} has {len(levels)} distinct values; a categorical suspect should "
-            f"have at most {MAX_CATEGORIES}. Numeric suspects should be cut into bins"
-        )
-    if len(levels) < 2:
-        raise ValueError(
-            f"suspect {name!r} has one level ({levels[0]!r}); it should have at least 2. "
-            "suspects=None fits a mixture without a suspect"
-        )
-    return name, levels
-
-
-def level_codes(
-    values: list[ColumnValues], names: list[str], suspects: np.ndarray, levels: list[str] | None
-) -> tuple[list[str] | None, np.ndarray]:
-    """Words and codes of the suspect's values; codes are positions in ``levels`` where given (-1:
-    unknown). Words are None where several columns are not the indicators of one suspect."""
-    if suspects.size > 1:
-        columns = [values[s].numbers for s in suspects]
-        if any(x is None for x in columns):
-            return None, np.zeros(0, dtype=np.intp)
-        Z = np.column_stack([x for x in columns if x is not None])
-        one_hot = np.isin(Z, (0.0, 1.0)).all(1) & (Z.sum(1) == 1)
-        if levels is None and not one_hot.all():
-            return None, np.zeros(0, dtype=np.intp)
-        words = [names[s] for s in suspects]
-        codes = np.where(one_hot, Z.argmax(1), len(words))
-    else:
-        value = values[suspects[0]]
-        if value.kind == "ordered":
-            assert value.numbers is not None
-            given = np.where(np.isnan(value.numbers), -1, value.numbers).astype(np.int64)
-            value = ColumnValues("text", None, given, value.words)
-        if value.codes is None:
-            value = _as_category(value)
-        assert value.codes is not None
-        words = [*map(str, value.words), MISSING]
-        codes = np.where(value.codes < 0, len(words) - 1, value.codes)
-    if levels is None:
-        return words, codes
-    place = {word: i for i, word in enumerate(levels)}
-    return words, np.array([place.get(word, -1) for word in words] + [-1])[codes]

@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from .._base import rollback_on_error
 from .._data.columns import as_frame, column_names
+from .._mixture.blocks import EFFECTS
 from .._mixture.em import Choice, Mixture, bic, e_step, run_em
 from .._mixture.rows import Rows, Stats
 from .._progress import emit, nested_progress, verbose_logging
@@ -25,20 +26,15 @@ from .._validation import (
     find_columns,
     to_native_byteorder,
 )
-from ._columns import (
-    apply_columns,
-    find_kinds,
-    learn_columns,
-    level_codes,
-    read_levels,
-    read_sources,
-)
-from ._identify import describe_lacking, identify, positivity
+from ._columns import apply_columns, find_kinds, learn_columns, read_sources
+from ._identify import describe_lacking, identify_suspects, positivity
 from ._prediction import PredictionMixin, check_shares
 from ._search import Problem, Screened, Settings, polish, screen, screen_all
+from ._suspects import NO_SUSPECT, Combinations, codes_of, read_suspects
 
 # A full covariance distinguishes at most this many patterns of missing values.
 MAX_PATTERNS = 50
+AUTO_EFFECTS = ("none", "shift")
 
 
 class SelectionMixture(
@@ -46,15 +42,27 @@ class SelectionMixture(
 ):
     """Mixture model for rows gathered with selection bias: group shares differ by site.
 
-    For a row x of group k at level l of the suspect (the nuisance (batch) column through which the
-    bias came in: site, scanner, channel)
+    For a row x of group k at level l of the suspects (the nuisance (batch) columns through which
+    the bias came in: site, scanner, channel)
 
         x | k, l  ~  f(C_k + B_l)           P(k | l) = pi_kl
         B_lj      ~  N(0, tau_j^2)
 
     The shares pi_kl are the selection: nothing assumes that sites have equal shares, or that group
     and site are independent. B_l is the effect of the level on the columns; it is integrated out of
-    the likelihood. Numbers are Gaussian with a covariance that all groups share (diagonal or full);
+    the likelihood.
+
+    A level of several suspects is a combination of their values. Effects are additive,
+    B_l = sum_s B_s(value of suspect s), each with a tau of its own; that of a numeric suspect is a
+    natural cubic spline with 3 coefficients per column, constant within at most 26 intervals. The
+    shares of at most 12 combinations of categories are free; those of more combinations, or of a
+    numeric suspect, are a multinomial logit, log pi_kl = alpha_k + sum_s gamma_sk(value) + c_l.
+
+    Effects can also differ by group, B_l + D_kl with D_klj ~ N(0, delta_j^2), or act on the spread:
+    the variance of column j at level l is e_lj s_j^2 with log e_lj ~ N(0, omega_j^2). Their scales
+    are estimated as tau is.
+
+    Numbers are Gaussian with a covariance that all groups share (diagonal or full);
     two-valued columns are Bernoulli and categories multinomial, with C + B on the logit scale;
     ordered categories are Gaussian scores. Missing values are left out of the likelihood.
 
@@ -77,14 +85,18 @@ class SelectionMixture(
     n_components : int or "auto", default=8
         Number of groups. "auto": the number up to ``max_components`` with the lowest BIC.
     suspects : str, int, list of names or indices, boolean mask, or None
-        The categorical suspect, or its indicator columns (exactly one is 1 in each row). None: a
+        One suspect or several. Text, booleans, ordered categories, and numbers with at most 20
+        distinct values are categorical, other numbers and dates numeric; see ``kinds``. Consecutive
+        indicator columns of which exactly one is 1 in each row are one categorical suspect. Missing
+        values are a level. Of more than 50 levels the rarest are pooled, with a warning. None: a
         mixture without effects and with common shares.
     covariance : {"auto", "diag", "full"}, default="auto"
         Covariance of the numbers, shared by all groups. A full one is shrunk towards the variances
         of each column given the others, with d + 1 prior rows. With missing values it is exact by
         pattern of missing values; with more than 50 patterns "auto" is "diag" and "full" an error.
-    effects : {"auto", "none", "shift"}, default="auto"
-        Whether levels shift the columns.
+    effects : {"auto", "none", "shift", "shift-scale", "per-group"}, default="auto"
+        Whether levels shift the columns, change their spread as well (of numbers, with
+        covariance="diag"), or shift the groups differently. "auto": "none" or "shift".
     selection : {"auto", "common", "free"}, default="auto"
         Whether the shares of the groups differ by level.
     population_shares : array (n_components,) or None
@@ -93,7 +105,7 @@ class SelectionMixture(
         the whole sample. The data do not identify those of the population.
     kinds : dict or None
         Column (name or index) -> "category" (numbers that are codes) or "number" (two-valued
-        numbers to be treated as Gaussian).
+        numbers to be treated as Gaussian, numeric suspects with few values).
     init : array of labels (n,), of responsibilities (n, n_components), or None
         None: k-means on rows with 0, 50, 75 and 100 % of the levels' means removed, DCKM with
         weights and with effects, and random partitions, compared on at most 3,000 rows; then
@@ -116,13 +128,16 @@ class SelectionMixture(
         Means of numbers and probabilities of flags and categories, at the average effect, of the
         columns ``column_names_``.
     shares_ : ndarray (n_levels, n_components)
-        P(k | level); ``levels_`` has the names of the levels.
+        P(k | level) of the levels ``levels_``: those of the suspect; of several suspects the levels
+        of each ("site=A", "scanner=2"), at the other suspects' values of its rows; of a numeric
+        suspect up to five intervals.
     population_shares_ : ndarray (n_components,)
     suspect_effects_ : list of dicts
-        For each level: "suspect", "level", "columns", "effects" (in units of the numbers, on the
-        logit scale for discrete columns) and "se", their posterior standard deviations.
+        For each of these levels: "suspect", "level", "columns", "effects" (in units of the numbers,
+        on the logit scale for discrete columns; the mean of the rows in an interval) and "se",
+        their posterior standard deviations relative to the mean of the suspect's levels.
     covariance_ : ndarray (n_numbers, n_numbers) or (n_numbers,)
-    tau_ : ndarray (n_columns,)
+    tau_ : ndarray (n_columns,), of several suspects (n_suspects, n_columns)
         Standard deviations of the effects, in the same units.
     weights_, combined_weights_ : ndarray (n,)
         Inverse-selection weights, and their product with ``sample_weight``; see Notes.
@@ -130,7 +145,8 @@ class SelectionMixture(
         As a share: sum(a w)^2 / (sum(a) sum(a w^2)).
     identified_ : {"yes", "under small effects", "no"}
         Whether the levels are joined through two groups or more, through one, or not; a level shows
-        a group that has 1 % of its rows, and five rows. Otherwise a warning names the levels.
+        a group that has 1 % of its rows, and five rows. Otherwise a warning names the levels. The
+        worst answer of several suspects.
     positivity_ : ndarray (n_levels, n_components)
         Share of each group at each level divided by its share in the population. Below 0.05 there
         is next to nothing to weight up, and a warning is issued.
@@ -211,7 +227,7 @@ class SelectionMixture(
         elif self.init is not None:
             raise ValueError("n_components='auto' should be used with init=None")
         check_option("covariance", self.covariance, ("auto", "diag", "full"))
-        check_option("effects", self.effects, ("auto", "none", "shift"))
+        check_option("effects", self.effects, ("auto", *EFFECTS))
         check_option("selection", self.selection, ("auto", "common", "free"))
         for name in ("n_init", "max_iter", "max_components"):
             check_number(name, getattr(self, name), numbers.Integral, low=1)
@@ -219,9 +235,12 @@ class SelectionMixture(
         if self.kinds is not None and not isinstance(self.kinds, dict):
             raise TypeError(f"kinds={self.kinds!r} should be a dict of columns and kinds")
         if self.suspects is None:
-            for name, value in (("effects", "shift"), ("selection", "free")):
-                if getattr(self, name) == value:
+            for name, without in (("effects", "none"), ("selection", "common")):
+                value = getattr(self, name)
+                if value not in ("auto", without):
                     raise ValueError(f"{name}={value!r} needs suspects, and suspects=None")
+        if self.effects == "shift-scale" and self.covariance == "full":
+            raise ValueError("effects='shift-scale' should be used with covariance='diag'")
         if self.population_shares is not None:
             if self.n_components == "auto":
                 raise ValueError("population_shares should be used with a given n_components")
@@ -303,8 +322,7 @@ class SelectionMixture(
         values = read_sources(X, self._kinds)
         self.suspects_ = None
         suspects = np.zeros(0, dtype=np.intp)
-        self._names = own_names
-        self._suspect, self.levels_, level = "", ["all"], np.zeros(n, dtype=np.intp)
+        self._names, found = own_names, [NO_SUSPECT]
         if self.suspects is not None:
             suspects = self.suspects_ = find_columns(self.suspects, names, d, "suspects")
             if suspects.size in (0, d):
@@ -313,17 +331,20 @@ class SelectionMixture(
                     f"suspects={self.suspects!r} names {which}; at least one column should be a "
                     "suspect and one should not"
                 )
-            self._suspect, self.levels_ = read_levels(values, own_names, suspects, a)
-            level = level_codes(values, own_names, suspects, self.levels_)[1]
-            self._suspect_numeric = values[suspects[0]].kind == "number"
-        self._columns = learn_columns(values, own_names, suspects, a, level, self._kinds)
+            found = read_suspects(values, own_names, suspects, a, self._kinds)
+        codes = codes_of(found, values, own_names)
+        self._combinations = Combinations(found, codes[a > 0], a[a > 0])
+        level = self._combinations.level_of(codes)
+        coarse = found[0].shown_of(codes[:, 0])
+        self._columns = learn_columns(values, own_names, suspects, a, coarse, self._kinds)
         columns = apply_columns(self._columns, values)
         scale = np.array([c.sd for c in self._columns if c.kind == "number"])
         rng = check_random_state(self.random_state)
-        L = len(self.levels_)
         # Rows of weight 0 may have levels that no row of the fit has: they enter at level 0.
-        problem = Problem(columns, np.maximum(level, 0), L, a, scale, MAX_PATTERNS, rng)
-        self._level_of_rows = level
+        problem = Problem(
+            columns, np.maximum(level, 0), self._combinations.design(), a, scale, MAX_PATTERNS, rng
+        )
+        self._codes_of_rows = codes
         return problem, self._settings(problem.rows)
 
     def _settings(self, rows: Rows) -> Settings:
@@ -337,7 +358,14 @@ class SelectionMixture(
                     f"{MAX_PATTERNS} patterns of missing values, and X has more; use 'diag'"
                 )
             covariances = ("diag",)
-        effects = ("none", "shift") if self.effects == "auto" else (self.effects,)
+        effects: tuple[str, ...] = AUTO_EFFECTS if self.effects == "auto" else (self.effects,)
+        if self.effects == "auto" and rows.design.logit:
+            effects = ("none", "shift")  # other forms have a parameter for each combination
+        if not rows.n_gauss:
+            effects = tuple("shift" if one == "shift-scale" else one for one in effects)
+            effects = tuple(dict.fromkeys(effects))
+        if effects == ("shift-scale",):
+            covariances = ("diag",)
         selections = ("free", "common") if self.selection == "auto" else (self.selection,)
         if self.suspects is None:
             effects, selections = ("none",), ("common",)
@@ -367,12 +395,11 @@ class SelectionMixture(
         problem.use_all_rows()
         stats = Stats.of_responsibilities(problem.rows, R[problem.rows.order])
         found = []
-        for covariance in settings.covariances:
-            for effects in settings.effects:
-                for selection in settings.selections:
-                    model = Mixture(problem.rows, K, Choice(covariance, effects, selection))
-                    fit = run_em(problem.rows, model, stats, max_iter=self.max_iter, tol=self.tol)
-                    found.append(Screened(problem.score(fit), fit))
+        for covariance, effects in settings.forms:
+            for selection in settings.selections:
+                model = Mixture(problem.rows, K, Choice(covariance, effects, selection))
+                fit = run_em(problem.rows, model, stats, max_iter=self.max_iter, tol=self.tol)
+                found.append(Screened(problem.score(fit), fit))
         return sorted(found, key=lambda one: one.score)
 
     # ---------------------------------------------------------------------------------- store
@@ -385,7 +412,8 @@ class SelectionMixture(
         N = stats.N.sum(0)
         K = model.K
         self._model, self.n_components_ = model, K
-        self._level_weight = np.maximum(rows.level_weight, 0.0)
+        weight = self._combinations.weight
+        which, parts, self.levels_ = self._combinations.reported()
         self.choice_ = model.choice._asdict()
         self.candidates_ = [
             {**one.choice._asdict(), "n_components": one.fit.model.K, "bic": one.score}
@@ -394,9 +422,8 @@ class SelectionMixture(
         self.history_ = {"bound": np.array(fit.history)}
         self.n_iter_ = fit.n_iter
         self.status_ = "converged" if fit.converged else "max_iter"
-        self.shares_ = model.shares
-        weight = self._level_weight / self._level_weight.sum()
-        self.population_shares_ = weight @ model.shares
+        self.shares_ = parts @ model.shares / parts.sum(1, keepdims=True)
+        self.population_shares_ = weight @ model.shares / weight.sum()
         if self.population_shares is not None:
             self.population_shares_ = check_shares("population_shares", self.population_shares, K)
         units = float(rows.known_weight @ np.log(self._sd())) if rows.n_gauss else 0.0
@@ -406,11 +433,10 @@ class SelectionMixture(
         self.bic_ = bic(self.marginal_log_likelihood_, model, problem.n)
         self._effects_term = sum(block.penalty(stats)[0] for block in model.blocks)
         self._store_columns(model, stats)
-        joint, rows = self._joint_of(problem.columns, self.__dict__.pop("_level_of_rows"), "sample")
-        back = np.empty_like(rows.order)
-        back[rows.order] = np.arange(rows.order.size)
-        self.labels_ = joint.argmax(1)[back]
-        w = self._weights_of(joint, rows)[back]
+        codes = self.__dict__.pop("_codes_of_rows")
+        joint, own, new = self._joint_of(problem.columns, codes, "sample")
+        self.labels_ = self._in_order(joint.argmax(1), new)
+        w = self._in_order(self._weights_of(joint, own, new), new)
         w = np.where(a > 0, w, 0.0)
         self.weights_ = w * (a.sum() / (a @ w))
         self.combined_weights_ = a * self.weights_
@@ -418,9 +444,11 @@ class SelectionMixture(
         self.effective_sample_size_ = float(
             effective_share(self.combined_weights_, inverse, float(a.sum()))
         )
-        self.identified_, why = identify(N, self.levels_, self._suspect)
-        self.positivity_ = positivity(N, self.population_shares_)
-        lacking = describe_lacking(self.positivity_, self.levels_, self._suspect)
+        shown = (parts > 0) @ N
+        names = [s.name for s in self._combinations.suspects]
+        self.identified_, why = identify_suspects(shown, which, self.levels_, names)
+        self.positivity_ = positivity(shown, self.population_shares_)
+        lacking = describe_lacking(self.positivity_, self.levels_, self._combinations.label)
         used = np.unique(self.labels_[a > 0]).size
         for text, kind in (
             (why, UserWarning),

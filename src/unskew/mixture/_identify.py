@@ -58,6 +58,22 @@ def identify(N: np.ndarray, levels: list[str], suspect: str) -> tuple[str, str]:
     )
 
 
+def identify_suspects(
+    N: np.ndarray, which: np.ndarray, levels: list[str], suspects: list[str]
+) -> tuple[str, str]:
+    """The same for several suspects, each by itself: the worst answer, and why.
+
+    N (R, K): weights of the groups at the levels of all suspects; which (R,): suspect of a level.
+    """
+    found = []
+    for i, name in enumerate(suspects):
+        own = np.flatnonzero(which == i)
+        found.append(identify(N[own], [levels[at] for at in own], name))
+    answers = [answer for answer, _ in found]
+    worst = next(one for one in ("no", "under small effects", "yes") if one in answers)
+    return worst, " ".join(why for _, why in found if why)
+
+
 def positivity(N: np.ndarray, population: np.ndarray) -> np.ndarray:
     """Share of each group in each level divided by its share in the population, (L, K)."""
     shares = N / np.maximum(N.sum(1, keepdims=True), 1e-300)

@@ -12,11 +12,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._data.columns import ColumnValues, as_frame, column_names
+from .._mixture.discrete import BernoulliBlock, CategoricalBlock, expit
 from .._mixture.em import MIN_SHARE, Mixture, bic, log_joint
-from .._mixture.families import BernoulliBlock, CategoricalBlock, GaussianBlock, expit
+from .._mixture.gaussian import GaussianBlock
 from .._mixture.rows import Columns, Rows, Stats
 from .._validation import abbreviate, check_number, check_weights, to_native_byteorder
-from ._columns import MISSING, ColumnModel, apply_columns, level_codes, read_sources
+from ._columns import ColumnModel, apply_columns, read_sources
+from ._suspects import MISSING, OTHER, Combinations, Suspect, codes_of
 
 
 class PredictionMixin:
@@ -26,10 +28,8 @@ class PredictionMixin:
     _model: Mixture
     _backend: Any
     _kinds: dict[int, str]
-    _level_weight: np.ndarray
+    _combinations: Combinations
     _names: list[str]
-    _suspect: str
-    _suspect_numeric: bool
     _effects_term: float
     levels_: list[str]
     n_components_: int
@@ -54,22 +54,26 @@ class PredictionMixin:
 
         Returns
         -------
-        labels (n,). Rows of an unknown level get the average effect and the population's shares,
-        with a warning; unknown categories of other columns are left out as missing values.
+        labels (n,). Rows of an unknown level get its average effect and the population's shares,
+        with a warning. Combinations of known levels that the fit has not seen get the sum of their
+        effects, and the shares of the logit where there is one, else of the population. Values of a
+        numeric suspect outside the range of the fit count as the nearest value in it. Unknown
+        categories of other columns are left out as missing values.
         """
-        return self._in_order(*self._read_joint(X, shares)).argmax(1)
+        joint, _, rows = self._read_joint(X, shares)
+        return self._in_order(joint.argmax(1), rows)
 
     def predict_proba(self, X, *, shares="sample"):
         """Probabilities of the groups, (n, n_components); see `predict`."""
-        joint = self._in_order(*self._read_joint(X, shares))
-        return np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+        joint, _, rows = self._read_joint(X, shares)
+        return self._in_order(np.exp(joint - logsumexp(joint, axis=1, keepdims=True)), rows)
 
     def score_samples(self, X, *, shares="sample"):
         """Log density log p(x | level) of each row at the estimated effects; missing values are
         left out. Returns an array (n,)."""
-        joint, rows = self._read_joint(X, shares)
+        joint, model, rows = self._read_joint(X, shares)
         value = logsumexp(joint, axis=1)
-        for block in self._model.blocks:
+        for block in model.blocks:
             value = value + block.row_constants(rows)
         if rows.n_gauss:
             logs = np.log(self._sd())
@@ -91,11 +95,15 @@ class PredictionMixin:
 
     def predict_weights(self, X):
         """Inverse-selection weights of rows, sum_k r_ik pi_k / pi_kl. Returns an array (n,)."""
-        joint, rows = self._read_joint(X, "sample")
-        return self._in_order(self._weights_of(joint, rows), rows)
+        joint, model, rows = self._read_joint(X, "sample")
+        return self._in_order(self._weights_of(joint, model, rows), rows)
 
     def transform(self, X):
-        """Rows without the effects of the suspect: x - B_l.
+        """Rows without the effects of the suspects.
+
+        x - B_l; a numeric suspect has its effect at the row's value. With effects per group
+        x - B_l - sum_k r_k D_kl, where r are the probabilities of the groups; with
+        effects="shift-scale" m + (x - m - B_l) / e_l, where m = sum_k r_k C_k.
 
         Only numbers are changed. Flags, categories, ordered categories and dates are returned as
         they are: their effects act in the likelihood. An array is returned for an array, a table of
@@ -105,8 +113,8 @@ class PredictionMixin:
 
     def _add_effects(self, X: Any, sign: float, unknown: str = "average") -> Any:
         """Rows with ``sign`` times the effects of their levels added to the numbers."""
-        values, level, X = self._read_rows(X, unknown)
-        shift = sign * self._effects_of(level)
+        values, codes, X = self._read_rows(X, unknown)
+        shift = sign * self._effects_of(values, codes)
         where = [(c.source, shift[:, j] * c.sd) for j, c in enumerate(self._numbers()) if c.exact]
         frame = as_frame(X)
         if frame is None:
@@ -143,12 +151,15 @@ class PredictionMixin:
         check_is_fitted(self)
         check_number("n_samples", n_samples, int, low=1)
         rng = check_random_state(random_state)
-        weight = self._level_weight / self._level_weight.sum()
-        level = rng.choice(weight.size, size=n_samples, p=weight)
-        chances = self._prior(shares)[level]
+        cells, weight = self._combinations.cells, self._combinations.weight
+        level = rng.choice(weight.size, size=n_samples, p=weight / weight.sum())
+        chances = self._at_levels(cells, shares).shares[level]
         labels = (rng.random_sample((n_samples, 1)) > np.cumsum(chances, 1)).sum(1)
         labels = np.minimum(labels, self.n_components_ - 1)
-        drawn = self._draw(level, labels, rng) | self._draw_suspect(level)
+        drawn = self._draw(level, labels, rng)
+        if self.suspects_ is not None:
+            for i, suspect in enumerate(self._combinations.suspects):
+                drawn |= _draw_suspect(suspect, cells[level, i], self._names)
         if self._backend is None:
             X = np.full((n_samples, self.n_features_in_), np.nan)
             for source, values in drawn.items():
@@ -164,7 +175,7 @@ class PredictionMixin:
     def _read_rows(
         self, X: Any, unknown: str = "average"
     ) -> tuple[list[ColumnValues], np.ndarray, Any]:
-        """Source columns and levels (-1: unknown) of new rows."""
+        """Source columns, codes (n, S) of the suspects (-1: unknown) of new rows, and X."""
         check_is_fitted(self)
         frame = as_frame(X)
         if self._backend is None:
@@ -188,43 +199,52 @@ class PredictionMixin:
                 )
             raise_if_renamed(column_names(frame), self._names)
             values = read_sources(frame, self._kinds, self._names)
-        return values, self._levels_of(values, unknown), X
+        return values, self._codes_of(values, unknown), X
 
-    def _levels_of(self, values: list[ColumnValues], handling: str) -> np.ndarray:
-        n = next(v.size for v in (values[0].numbers, values[0].codes) if v is not None)
-        if self.suspects_ is None:
-            return np.zeros(n, dtype=np.intp)
-        level = level_codes(values, self._names, self.suspects_, self.levels_)[1]
-        unknown = int((level < 0).sum())
-        if unknown and handling == "error":
+    def _codes_of(self, values: list[ColumnValues], handling: str) -> np.ndarray:
+        suspects = self._combinations.suspects
+        codes = codes_of(suspects, values, self._names)
+        lost = (codes < 0).any(1)
+        unknown = int(lost.sum())
+        if not unknown:
+            return codes
+        which = [s for s, code in zip(suspects, codes.T) if (code < 0).any()]
+        named = " and ".join(repr(s.name) for s in which)
+        if handling == "error":
             raise ValueError(
-                f"Found unknown levels of {self._suspect!r} in {unknown} rows (first: row "
-                f"{int((level < 0).argmax())}); with unknown='error' they should be among "
-                f"{abbreviate(self.levels_)}"
+                f"Found unknown levels of {named} in {unknown} rows (first: row "
+                f"{int(lost.argmax())}); with unknown='error' they should be among "
+                f"{abbreviate(list(which[0].levels))}"
             )
-        if unknown:
-            warnings.warn(
-                f"Found unknown levels of {self._suspect!r} in {unknown} rows; they get the "
-                "average effect and the shares of the population.",
-                UserWarning,
-                stacklevel=4,
-            )
-        return level
+        warnings.warn(
+            f"Found unknown levels of {named} in {unknown} rows; they get the average effect and "
+            "the shares of the population.",
+            UserWarning,
+            stacklevel=4,
+        )
+        return codes
 
-    def _read_joint(self, X: Any, shares: Any) -> tuple[np.ndarray, Rows]:
-        values, level, _ = self._read_rows(X)
-        return self._joint_of(apply_columns(self._columns, values), level, shares)
+    def _read_joint(self, X: Any, shares: Any) -> tuple[np.ndarray, Mixture, Rows]:
+        values, codes, _ = self._read_rows(X)
+        return self._joint_of(apply_columns(self._columns, values), codes, shares)
 
     def _joint_of(
-        self, columns: Columns, level: np.ndarray, shares: Any
-    ) -> tuple[np.ndarray, Rows]:
-        """log(share_k f(x | k, level)) up to a term of the row, in the order of the returned
-        rows."""
-        L = self._level_weight.size
-        level = np.where(level < 0, L, level)
-        rows = Rows(columns, level, L + 1, np.ones(level.size), 2**62 if self._is_full() else 0)
-        model = self._model.for_new_rows(self._prior(shares), self._level_weight)
-        return log_joint(rows, model), rows
+        self, columns: Columns, codes: np.ndarray, shares: Any
+    ) -> tuple[np.ndarray, Mixture, Rows]:
+        """log(share_k f(x | k, level)) up to a term of the row, in the order of the returned rows,
+        and the model at their levels."""
+        cells, level = np.unique(codes, axis=0, return_inverse=True)
+        patterns = 2**62 if self._is_full() else 0
+        rows = Rows(columns, level.ravel(), len(cells), np.ones(len(codes)), patterns)
+        model = self._at_levels(cells, shares)
+        return log_joint(rows, model), model, rows
+
+    def _at_levels(self, cells: np.ndarray, shares: Any) -> Mixture:
+        """The model at combinations of values of the suspects, those of the fit or others."""
+        known = self._combinations
+        Z, same = known.design_of(cells), known.level_of(cells)
+        prior = self._prior(shares, cells, Z, same)
+        return self._model.at_levels(prior, Z, same, known.weight)
 
     def _is_full(self) -> bool:
         return self._model.choice.covariance == "full"
@@ -235,11 +255,17 @@ class PredictionMixin:
         out[rows.order] = values
         return out
 
-    def _prior(self, shares: Any) -> np.ndarray:
-        """Shares of the groups at each level, and for unknown levels in the last row."""
-        K, L = self.n_components_, self._level_weight.size
+    def _prior(self, shares: Any, cells: np.ndarray, Z: np.ndarray, same: np.ndarray) -> np.ndarray:
+        """Shares of the groups at each combination. "sample": those of the fit; of a combination
+        that did not occur those of the logit where there is one, else of the population."""
+        K, model = self.n_components_, self._model
         if isinstance(shares, str) and shares == "sample":
-            return np.vstack([self.shares_, self.population_shares_])
+            other = np.broadcast_to(self.population_shares_, (len(cells), K))
+            if model.logit and model.choice.selection == "free":
+                eta = model.gamma[0] + Z @ model.gamma[1:]
+                eta = np.exp(eta - logsumexp(eta, axis=1, keepdims=True))
+                other = np.where((cells >= 0).all(axis=1, keepdims=True), eta, other)
+            return np.where((same >= 0)[:, None], model.shares[same], other)
         if isinstance(shares, str) and shares == "population":
             given = self.population_shares_
         elif isinstance(shares, str) and shares == "equal":
@@ -250,13 +276,12 @@ class PredictionMixin:
             )
         else:
             given = check_shares("shares", shares, K)
-        return np.broadcast_to(given, (L + 1, K))
+        return np.broadcast_to(given, (len(cells), K))
 
-    def _weights_of(self, joint: np.ndarray, rows: Rows) -> np.ndarray:
+    def _weights_of(self, joint: np.ndarray, model: Mixture, rows: Rows) -> np.ndarray:
         """sum_k r_ik pi_k / pi_kl = sum_k pi_k f_k / sum_k pi_kl f_k."""
-        prior = self._prior("sample")[rows.level]
         ratio = np.log(np.maximum(self.population_shares_, MIN_SHARE))
-        ratio = ratio - np.log(np.maximum(prior, MIN_SHARE))
+        ratio = ratio - np.log(np.maximum(model.shares[rows.level], MIN_SHARE))
         return np.exp(logsumexp(joint + ratio, axis=1) - logsumexp(joint, axis=1))
 
     # ------------------------------------------------------------------------------- columns
@@ -272,20 +297,41 @@ class PredictionMixin:
             c for kind in ("number", "flag", "category") for c in self._columns if c.kind == kind
         ]
 
-    def _effects_of(self, level: np.ndarray) -> np.ndarray:
-        """Effects of levels (-1: the average) on the numbers, standardised."""
-        if not self._numbers() or self.suspects_ is None:
-            return np.zeros((level.size, len(self._numbers())))
-        B = self._model.blocks[0].B
-        return np.vstack([B, self._level_weight @ B / self._level_weight.sum()])[level]
+    def _effects_of(self, values: list[ColumnValues], codes: np.ndarray) -> np.ndarray:
+        """What ``transform`` subtracts from the numbers, standardised, (n, g)."""
+        numbers = self._numbers()
+        if not numbers or self.suspects_ is None:
+            return np.zeros((len(codes), len(numbers)))
+        block = self._model.blocks[0]
+        shift = self._combinations.design_at(values, codes) @ block.beta
+        if block.D is None and not block.scale:
+            return shift
+        columns = apply_columns(self._columns, values)
+        joint, model, rows = self._joint_of(columns, codes, "sample")
+        own = model.blocks[0]
+        r = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+        if block.D is not None:
+            D = np.einsum("ik,kij->ij", r, own.D[:, rows.level])
+            return shift + self._in_order(D, rows)
+        e = self._in_order(np.exp(0.5 * own.log_e[rows.level]), rows)
+        noise = columns.numbers - self._in_order(r @ own.C, rows) - shift
+        return shift + noise * (1.0 - 1.0 / e)
 
     def _store_columns(self, model: Mixture, stats: Stats) -> None:
         """``means_``, ``suspect_effects_``, ``covariance_`` and ``tau_`` in units of the data."""
-        weight = self._level_weight / self._level_weight.sum()
+        known = self._combinations
+        which, parts, _ = known.reported()
+        T = parts @ known.design_of(known.cells) / parts.sum(1, keepdims=True)
+        T = np.where(known.suspect_of_column == which[:, None], T, 0.0)
+        middle_of = np.array([T[which == i].mean(0) for i in which])
+        numeric = np.array([s.is_number for s in known.suspects])[which]
+        centred = np.where(numeric[:, None], T, T - middle_of)
         means, effects, errors, tau = [], [], [], []
         self.covariance_: np.ndarray | None = None
         for block in model.blocks:
-            middle = block.C + weight @ block.B
+            middle = block.C + known.average @ block.beta
+            if block.D is not None:
+                middle = middle + np.einsum("klj,l->kj", block.D, known.weight / known.weight.sum())
             unit = np.ones(block.n_columns)
             if isinstance(block, GaussianBlock):
                 unit = self._sd()
@@ -297,21 +343,25 @@ class PredictionMixin:
                 means.append(expit(middle))
             else:
                 means.append(np.exp(middle - logsumexp(middle, axis=1, keepdims=True)))
-            effects.append(block.B * unit)
-            errors.append(np.sqrt(np.maximum(block.posterior_variance(stats), 0)) * unit)
-            tau.append(np.broadcast_to(np.sqrt(block.tau2), (block.n_columns,)) * unit)
+            effects.append(T @ block.beta * unit)
+            errors.append(np.sqrt(np.maximum(block.effect_variance(stats, centred), 0)) * unit)
+            scales = np.sqrt(block.tau2)
+            tau.append(np.broadcast_to(scales, (len(scales), block.n_columns)) * unit)
         self.column_names_ = [name for column in self._by_block() for name in column.names]
-        self.means_, self.tau_ = np.hstack(means), np.concatenate(tau)
+        self.means_, self.tau_ = np.hstack(means), np.hstack(tau)
+        if len(known.suspects) == 1:
+            self.tau_ = self.tau_[0]
         B, se = np.hstack(effects), np.hstack(errors)
+        plain = [level for s in known.suspects for level in s.levels]
         self.suspect_effects_ = [
             {
-                "suspect": self._suspect,
-                "level": level,
+                "suspect": known.suspects[i].name,
+                "level": plain[at],
                 "columns": list(self.column_names_),
                 "effects": B[at],
                 "se": se[at],
             }
-            for at, level in enumerate(self.levels_ if self.suspects_ is not None else [])
+            for at, i in enumerate(which if self.suspects_ is not None else [])
         ]
 
     # ------------------------------------------------------------------------------- drawing
@@ -319,13 +369,13 @@ class PredictionMixin:
         out: dict[int, np.ndarray] = {}
         columns = iter(self._by_block())
         for block in self._model.blocks:
-            eta = block.C[labels] + block.B[level]
+            eta = block.mu[labels, level]
             if isinstance(block, GaussianBlock):
                 noise = rng.standard_normal(eta.shape)
                 if block.full:
                     noise = noise @ np.linalg.cholesky(block.Sigma).T
                 else:
-                    noise = noise * np.sqrt(block.variance)
+                    noise = noise * np.sqrt(block.variance * np.exp(block.log_e[level]))
                 for j in range(block.n_columns):
                     column = next(columns)
                     x = column.mean + column.sd * (eta + noise)[:, j]
@@ -343,22 +393,19 @@ class PredictionMixin:
                 out[column.source] = _as_words(column, drawn)
         return out
 
-    def _draw_suspect(self, level: np.ndarray) -> dict[int, np.ndarray]:
-        if self.suspects_ is None:
-            return {}
-        if self.suspects_.size > 1:
-            return {
-                int(s): (np.array(self.levels_)[level] == self._names[s]).astype(float)
-                for s in self.suspects_
-            }
-        words: list = [None if word == MISSING else word for word in self.levels_]
-        if self._suspect_numeric:
-            return {
-                int(self.suspects_[0]): np.array(
-                    [np.nan if word is None else float(word) for word in words]
-                )[level]
-            }
-        return {int(self.suspects_[0]): np.array(words, dtype=object)[level]}
+
+def _draw_suspect(suspect: Suspect, codes: np.ndarray, names: list[str]) -> dict[int, np.ndarray]:
+    """Values of a suspect; of a numeric one the mean value of the interval."""
+    if len(suspect.sources) > 1:
+        drawn = np.array(suspect.levels)[codes]
+        return {s: (drawn == names[s]).astype(float) for s in suspect.sources}
+    if suspect.centres is not None:
+        return {suspect.sources[0]: np.append(suspect.centres, np.nan)[codes]}
+    words: list = [None if word in (MISSING, OTHER) else word for word in suspect.levels]
+    if suspect.numeric:
+        words = [np.nan if word is None else float(word) for word in words]
+        return {suspect.sources[0]: np.array(words)[codes]}
+    return {suspect.sources[0]: np.array(words, dtype=object)[codes]}
 
 
 def _as_words(column: ColumnModel, codes: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
+from .._mixture.design import Design
 from .._mixture.em import Choice, Fit, Mixture, bic, e_step, log_joint, run_em
 from .._mixture.rows import Columns, Rows, Stats
 from .._progress import emit, nested_progress
@@ -35,6 +36,16 @@ class Settings(NamedTuple):
     max_iter: int
     tol: float
 
+    @property
+    def forms(self) -> list[tuple[str, str]]:
+        """Pairs of covariance and effects; a spread of its own needs a diagonal covariance."""
+        return [
+            (c, e)
+            for c in self.covariances
+            for e in self.effects
+            if not (c == "full" and e == "shift-scale")
+        ]
+
 
 class Screened(NamedTuple):
     """A solution on the subsample; ``score`` is its BIC extrapolated to all rows."""
@@ -51,10 +62,11 @@ class Problem:
     """All rows, the subsample, and the arrays that initializations cluster."""
 
     def __init__(
-        self, columns: Columns, level: np.ndarray, n_levels: int, a: np.ndarray, scale: np.ndarray,
-        max_patterns: int, rng: np.random.RandomState,
+        self, columns: Columns, level: np.ndarray, design: Design, a: np.ndarray,
+        scale: np.ndarray, max_patterns: int, rng: np.random.RandomState,
     ):  # fmt: skip
-        self.rows = Rows(columns, level, n_levels, a, max_patterns)
+        n_levels = len(design.codes)
+        self.rows = Rows(columns, level, n_levels, a, max_patterns, design)
         self.rng = rng
         self.columns, self.a = columns, a
         used = np.flatnonzero(a > 0)
@@ -70,7 +82,7 @@ class Problem:
                 columns.flags[used],
                 [(codes[used], M) for codes, M in columns.categories],
             )
-            self.sub = Rows(part, level[used], n_levels, a[used], max_patterns)
+            self.sub = Rows(part, level[used], n_levels, a[used], max_patterns, design)
         else:
             self.sub = self.rows
         self.n = float(a.sum())
@@ -103,7 +115,7 @@ def initial_labels(problem: Problem, K: int, n_init: int) -> list[np.ndarray]:
         for X in problem.views:
             sums = np.zeros((rows.n_levels, X.shape[1]))
             np.add.at(sums, rows.level, X * rows.a[:, None])
-            means = sums / np.maximum(weights, 1e-300)[:, None]
+            means = _level_means(sums, weights, rows.design.Z)
             for share in REMOVED if rows.n_levels > 1 else (0.0, 0.0):
                 seed = rng.randint(2**31 - 1)
                 removed = X - share * means[rows.level]
@@ -117,6 +129,16 @@ def initial_labels(problem: Problem, K: int, n_init: int) -> list[np.ndarray]:
     return found
 
 
+def _level_means(sums: np.ndarray, weights: np.ndarray, Z: np.ndarray | None) -> np.ndarray:
+    """Means of the levels, of several suspects those of an additive model."""
+    if Z is None:
+        return sums / np.maximum(weights, 1e-300)[:, None]
+    X = np.column_stack([np.ones(len(Z)), Z])
+    G = (X.T * weights) @ X
+    ridge = 1e-6 * weights.sum() * np.eye(len(G))  # indicators of all levels add up to 1
+    return X @ np.linalg.solve(G + ridge, X.T @ sums)
+
+
 def _kmeans_labels(
     X: np.ndarray, K: int, a: Any, seed: int, init: Any = "k-means++", max_iter: int = 50
 ) -> np.ndarray:
@@ -128,7 +150,10 @@ def _kmeans_labels(
 
 
 def _dckm_labels(X: np.ndarray, rows: Rows, K: int, adjust: str, seed: int) -> np.ndarray:
-    sites = rows.level[:, None] == np.unique(rows.level)
+    if rows.design.Z is None:
+        sites = rows.level[:, None] == np.unique(rows.level)
+    else:
+        sites = rows.design.Z[rows.level]
     both = np.column_stack([X, sites])
     model = DCKM(
         K, suspects=np.arange(X.shape[1], both.shape[1]), adjust=adjust, n_init=1, tol=1e-2,
@@ -152,7 +177,7 @@ def screen(problem: Problem, K: int, settings: Settings) -> list[Screened]:
         from_labels(rows, labels, K) for labels in initial_labels(problem, K, settings.n_init)
     ]
     selection = settings.selections[0]
-    forms = [Choice(c, e, selection) for c in settings.covariances for e in settings.effects]
+    forms = [Choice(c, e, selection) for c, e in settings.forms]
     best: dict[Choice, Screened] = {}
     for form in forms:
         tried = [_short(problem, form, K, stats) for stats in starts]
@@ -176,7 +201,7 @@ def screen(problem: Problem, K: int, settings: Settings) -> list[Screened]:
     found[0] = split_and_merge(problem, found[0], settings)
     for name in settings.selections[1:]:
         # Common shares have fewer parameters and no higher likelihood: what they can gain is known.
-        gain = (K - 1) * (rows.n_levels - 1) * np.log(max(problem.n, 1.0))
+        gain = (K - 1) * ((rows.design.logit or rows.n_levels) - 1) * np.log(max(problem.n, 1.0))
         near = [one for one in found if one.score <= found[0].score + gain]
         found += [_with_selection(problem, one, name, settings) for one in near]
     return sorted(found, key=lambda one: one.score)
@@ -219,16 +244,17 @@ def _with_selection(
 
 
 def rematch(problem: Problem, best: Screened, settings: Settings) -> Screened:
-    """Match the groups of the levels anew: exchange two groups at one level.
+    """Match the groups of the levels anew: exchange two groups at one level of a suspect.
 
     Where levels share few groups, the matchings of their groups are local optima of nearly the
     same likelihood, and the prior of the effects decides between them. An exchange is first judged
     from the sums of the cells, without a pass over the rows.
     """
-    rows, K, L = problem.sub, best.fit.model.K, problem.sub.n_levels
-    if best.choice.effects != "shift" or K < 2 or L < 2:
+    rows, K, codes = problem.sub, best.fit.model.K, problem.sub.design.codes
+    if best.choice.effects == "none" or K < 2 or len(codes) < 2:
         return best
-    moves = [(at, i, j) for at in range(L) for i in range(K) for j in range(i)]
+    some = [codes[:, s] == at for s in range(codes.shape[1]) for at in range(codes[:, s].max() + 1)]
+    moves = [(levels, i, j) for levels in some for i in range(K) for j in range(i)]
     for _ in range(MATCH_ROUNDS):
         stats = _stats_of(rows, best.fit.model)
         tried = []

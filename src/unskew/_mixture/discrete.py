@@ -1,0 +1,271 @@
+"""Two-valued columns (Bernoulli) and categories (multinomial), with effects on the logit scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import blocks
+from .blocks import Block, ratio_of, squares_over
+from .cells import common_scale, log_volume, solve_cells
+
+INNER_STEPS = 3
+
+
+class DiscreteBlock(Block):
+    """What the discrete families share."""
+
+    dropped: np.ndarray
+    locked: np.ndarray
+
+    def _init_locks(self) -> None:
+        self.dropped = np.zeros((len(self.tau2) + 1, self.tau2.shape[1]), bool)
+        self.locked = self.dropped.copy()
+
+    def _scale(self, s: int, y2: np.ndarray, n: np.ndarray, old: float) -> np.ndarray:
+        t2, used = self._common_scale(y2, n, old)
+        return np.where(self._settle(s, used), t2, 0.0)
+
+    def _common_scale(self, y2, n, old) -> tuple[float, np.ndarray]:
+        return common_scale(y2, n, old)
+
+    def _settle(self, s: int, used: np.ndarray) -> np.ndarray:
+        """Which columns have effects. A column that was dropped and taken up again stays: where
+        both are equally likely the approximation would alternate between them for ever."""
+        self.locked[s] |= used & self.dropped[s]
+        self.dropped[s] |= ~used
+        return used | self.locked[s]
+
+    def _drop_effects(self, design: Any) -> None:
+        """Effects of 0 where their prior variance is 0."""
+        prior = self._prior(design)
+        self.beta = np.where(prior.beta > 0, self.beta, 0.0)
+        self.B = self.beta if design.Z is None else design.Z @ self.beta
+        if self.D is not None:
+            self.D = np.where(self.delta2 > 0, self.D, 0.0)
+
+    def _moved(self, design: Any, found: Any, rate: Any) -> tuple:
+        """(C, beta, B, D) on the way to ``found``."""
+        C = self.C + rate * (found.C - self.C)
+        beta = self.beta + rate * (found.beta - self.beta)
+        B = beta if design.Z is None else design.Z @ beta
+        D = None if self.D is None else self.D + rate * (found.D - self.D)
+        return C, beta, B, D
+
+
+class BernoulliBlock(DiscreteBlock):
+    """Two-valued columns: logit P(x_j = 1 | k, l) = C_kj + B_lj + D_klj."""
+
+    def __init__(self, rows: Any, K: int, effects: str):
+        b = rows.n_bern
+        self._init_effects(rows, K, effects, b, b)
+        self._init_locks()
+        self.share = rows.bern_share
+        self.C = np.zeros((K, b)) + np.log(self.share / (1 - self.share))
+
+    @property
+    def n_parameters(self) -> int:
+        return self.C.size + self.n_scales
+
+    def _value(self, n, s, design, C, beta, B, D) -> np.ndarray:
+        """Complete-data log-likelihood, log prior included, of each column."""
+        eta = C[:, None] + B[None] if D is None else C[:, None] + B[None] + D
+        value = (s * eta - n[:, :, None] * np.logaddexp(0, eta)).sum((0, 1))
+        value += blocks.PSEUDO_ROWS * (self.share * C - np.logaddexp(0, C)).sum(0)
+        prior = self._prior(design)
+        value -= 0.5 * ratio_of(beta**2, prior.beta).sum(0)
+        if D is not None:
+            value -= 0.5 * ratio_of(D**2, self.delta2).sum((0, 1))
+        return value
+
+    def m_step(self, stats: Any, learn_tau: bool = True) -> None:
+        design = stats.rows.design
+        n, s = stats.N.sum(0).T, stats.bern.sum(0).transpose(1, 0, 2)
+        if self.tau2.any() or self.delta2.any():
+            self._newton(n, s, design)
+        else:
+            weak = blocks.PSEUDO_ROWS
+            p = (s.sum(1) + weak * self.share) / (n.sum(1)[:, None] + weak)
+            self.C = np.log(p / (1 - p))
+            self._drop_effects(design)
+        if learn_tau and self.shift:
+            eta = self.mu
+            p = expit(eta)
+            W = n[:, :, None] * np.maximum(p * (1 - p), 1e-12)
+            self._learn_scales(W, W * eta + s - n[:, :, None] * p, design)
+
+    def _newton(self, n: np.ndarray, s: np.ndarray, design: Any) -> None:
+        self._drop_effects(design)
+        prior = self._prior(design)
+        value = self._value(n, s, design, self.C, self.beta, self.B, self.D)
+        for _ in range(INNER_STEPS):
+            eta = self.mu
+            p, p0 = expit(eta), expit(self.C)
+            # A lower bound on the curvature: full Newton steps overshoot where p is near 0 or 1.
+            w = n[:, :, None] * np.maximum(p * (1 - p), 1e-6)
+            w0 = blocks.PSEUDO_ROWS * np.maximum(p0 * (1 - p0), 1e-6)
+            wz = w * eta + s - n[:, :, None] * p
+            wz0 = w0 * self.C + blocks.PSEUDO_ROWS * (self.share - p0)
+            found = solve_cells(w, wz, prior, design.Z, w0, wz0)
+            before = value
+            value = self._take_step(n, s, design, found, value)
+            if np.abs(value - before).sum() <= 1e-9 * np.abs(value).sum():
+                break
+
+    def _take_step(self, n, s, design, found, value) -> np.ndarray:
+        """Move to the solution in each column, halfway where the value would fall."""
+        rate = np.ones(self.n_columns)
+        for _ in range(8):
+            new = self._moved(design, found, rate)
+            reached = self._value(n, s, design, *new)
+            worse = reached < value - 1e-12 * np.abs(value)
+            if not worse.any():
+                break
+            rate[worse] *= 0.5
+        else:
+            new = self._moved(design, found, np.where(worse, 0.0, rate))
+            reached = np.where(worse, value, reached)
+        self.C, self.beta, self.B, self.D = new
+        return reached
+
+    def _weights(self, stats: Any) -> np.ndarray:
+        p = expit(self.mu)
+        return stats.N.sum(0).T[:, :, None] * p * (1 - p)
+
+    def natural(self, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+        eta = self.mu.transpose(1, 0, 2)
+        own = -np.logaddexp(0, eta)
+        theta = np.concatenate([eta, own[:, :, rows.flag_mask_of]], axis=2).transpose(0, 2, 1)
+        own[:, :, rows.flag_mask_of] = 0.0
+        P, kappa = len(rows.patterns), own.sum(2)
+        return np.broadcast_to(theta, (P, *theta.shape)), np.broadcast_to(kappa, (P, *kappa.shape))
+
+    def penalty(self, stats: Any) -> tuple[float, float]:
+        prior = blocks.PSEUDO_ROWS * float((self.share * self.C - np.logaddexp(0, self.C)).sum())
+        if not self.shift or not (self.tau2.any() or self.delta2.any()):
+            return 0.0, prior
+        design = stats.rows.design
+        volume = log_volume(self._weights(stats), self._prior(design), design.Z)
+        return self._log_prior(design) - 0.5 * volume, prior
+
+
+class CategoricalBlock(DiscreteBlock):
+    """A column of M categories: P(x = m | k, l) proportional to exp(C_km + B_lm + D_klm), with
+    B_lm ~ N(0, tau^2) and D_klm ~ N(0, delta^2); one tau for the column."""
+
+    def __init__(self, rows: Any, K: int, effects: str, number: int):
+        first, last = rows.categories[number]
+        self._init_effects(rows, K, effects, last - first, 1)
+        self._init_locks()
+        self.number = number
+        self.share = rows.category_share[number]
+        self.C = np.tile(np.log(self.share), (K, 1))
+
+    @property
+    def n_parameters(self) -> int:
+        K, M = self.C.shape
+        return K * (M - 1) + self.n_scales
+
+    @property
+    def log_prior_of_columns(self) -> float:
+        return 0.0  # one column with a scale of its own
+
+    def _common_scale(self, y2, n, old) -> tuple[float, np.ndarray]:
+        return common_scale(y2.reshape(-1, 1), n.reshape(-1, 1), old)
+
+    def _log_p(self, eta: np.ndarray) -> np.ndarray:
+        top = eta.max(axis=2, keepdims=True)
+        return eta - (top + np.log(np.exp(eta - top).sum(2, keepdims=True)))
+
+    def _value(self, s: np.ndarray, design: Any, C, beta, B, D) -> float:
+        eta = C[:, None] + B[None] if D is None else C[:, None] + B[None] + D
+        base = C - np.logaddexp.reduce(C, axis=1)[:, None]
+        value = float((s * self._log_p(eta)).sum())
+        value += blocks.PSEUDO_ROWS * float((self.share * base).sum())
+        prior = self._prior(design)
+        value -= 0.5 * squares_over(beta, prior.beta)
+        return value if D is None else value - 0.5 * squares_over(D, self.delta2)
+
+    def m_step(self, stats: Any, learn_tau: bool = True) -> None:
+        design = stats.rows.design
+        s = stats.category(self.number).sum(0).transpose(1, 0, 2)  # (K, L, M)
+        n = s.sum(2)[:, :, None]
+        if self.tau2.any() or self.delta2.any():
+            self._ascend(n, s, design)
+        else:
+            p = s.sum(1) + blocks.PSEUDO_ROWS * self.share
+            self.C = np.log(p / p.sum(1)[:, None])
+            self._drop_effects(design)
+        if learn_tau and self.shift:
+            eta = self.mu
+            p = np.exp(self._log_p(eta))
+            W = n * np.maximum(p * (1 - p), 1e-12)
+            self._learn_scales(W, W * eta + s - n * p, design)
+
+    def _ascend(self, n: np.ndarray, s: np.ndarray, design: Any) -> None:
+        self._drop_effects(design)
+        prior = self._prior(design)
+        value = self._value(s, design, self.C, self.beta, self.B, self.D)
+        weak = blocks.PSEUDO_ROWS
+        for _ in range(INNER_STEPS):
+            eta = self.mu
+            p = np.exp(self._log_p(eta))
+            p0 = np.exp(self.C - np.logaddexp.reduce(self.C, axis=1)[:, None])
+            # diag(p) is an upper bound on the information diag(p) - p p'.
+            w, w0 = n * np.maximum(p, 1e-6), weak * np.maximum(p0, 1e-6)
+            wz0 = w0 * self.C + weak * (self.share - p0)
+            goal = solve_cells(w, w * eta + s - n * p, prior, design.Z, w0, wz0)
+            rate, found = 1.0, -np.inf
+            for _ in range(8):
+                new = self._moved(design, goal, rate)
+                found = self._value(s, design, *new)
+                if found >= value:
+                    break
+                rate *= 0.5
+            if found < value:
+                break
+            self.C, self.beta, self.B, self.D = new
+            self.C = self.C - self.C.mean(1)[:, None]
+            gain, value = found - value, found
+            if gain <= 1e-9 * abs(value):
+                break
+
+    def _weights(self, stats: Any) -> np.ndarray:
+        s = stats.category(self.number).sum(0).transpose(1, 0, 2)
+        p = np.exp(self._log_p(self.mu))
+        return s.sum(2)[:, :, None] * p * (1 - p)
+
+    def _information(self, stats: Any) -> np.ndarray:
+        s = stats.category(self.number).sum(0).transpose(1, 0, 2)
+        p = np.exp(self._log_p(self.mu))
+        np_ = s.sum(2)[:, :, None] * p
+        H = -np.einsum("kli,klj->lij", np_, p)
+        at = np.arange(self.n_columns)
+        H[:, at, at] += np_.sum(0)
+        return H
+
+    def natural(self, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+        theta = self._log_p(self.mu).transpose(1, 2, 0)  # (L, M, K)
+        P = len(rows.patterns)
+        kappa = np.zeros((P, theta.shape[0], theta.shape[2]))
+        return np.broadcast_to(theta, (P, *theta.shape)), kappa
+
+    def penalty(self, stats: Any) -> tuple[float, float]:
+        """The exact information of one categorical suspect, diag(p) - p p' summed over the groups;
+        its diagonal with several suspects or effects per group."""
+        base = self.C - np.logaddexp.reduce(self.C, axis=1)[:, None]
+        prior = blocks.PSEUDO_ROWS * float((self.share * base).sum())
+        if not self.shift or not (self.tau2.any() or self.delta2.any()):
+            return 0.0, prior
+        design = stats.rows.design
+        if design.Z is None and self.D is None:
+            H = np.eye(self.n_columns) + self.tau2[0, 0] * self._information(stats)
+            volume = float(np.linalg.slogdet(H)[1].sum())
+        else:
+            volume = log_volume(self._weights(stats), self._prior(design), design.Z)
+        return self._log_prior(design) - 0.5 * volume, prior
+
+
+def expit(x: np.ndarray) -> np.ndarray:
+    return 0.5 * (1.0 + np.tanh(0.5 * x))

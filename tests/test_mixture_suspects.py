@@ -1,0 +1,408 @@
+"""Several and numeric suspects of SelectionMixture, and effects per group and on the spread."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy.optimize import approx_fprime
+from scipy.special import expit, log_softmax, logsumexp
+from scipy.stats import multivariate_normal, norm
+from sklearn.metrics import adjusted_rand_score
+
+from unskew import SelectionMixture
+from unskew._mixture.cells import Prior, expected_squares, log_volume, solve_cells
+from unskew._mixture.design import LOGIT_SD, Design, fit_logit
+from unskew._mixture.em import Choice, Mixture, e_step, log_joint, run_em
+from unskew._mixture.rows import Columns, Rows, Stats
+from unskew.mixture._suspects import natural_spline
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def make_table(seed=0, n=600, shift=1.5, d=4):
+    """Three groups; site and scanner (categorical) and age (numeric) shift the columns."""
+    rng = np.random.default_rng(seed)
+    y, site = rng.integers(3, size=n), rng.integers(3, size=n)
+    site = np.where(rng.random(n) < 0.5, y, site)
+    scanner, age = rng.integers(2, size=n), 50 + 12 * rng.normal(size=n)
+    C, B = rng.normal(size=(3, d)) * 3, rng.normal(size=(3, d)) * shift
+    E, slope = rng.normal(size=(2, d)) * shift, shift * rng.normal(size=d)
+    X = C[y] + B[site] + E[scanner] + np.outer((age - 50) / 12, slope) + rng.normal(size=(n, d))
+    table = pd.DataFrame(X, columns=[f"x{j}" for j in range(d)])
+    table["site"] = np.array(list("ABC"))[site]
+    table["scanner"] = np.array(["old", "new"])[scanner]
+    table["age"] = age
+    return table, y, {"site": B, "scanner": E, "age": slope}
+
+
+# --- the kernels against slow computations
+
+
+def dense_problem(rng, K=3, L=5, p=4, J=2):
+    W, Y = rng.random((K, L, J)) * 10, rng.normal(size=(K, L, J))
+    Z, prior = rng.normal(size=(L, p)), Prior(rng.random((p, J)) + 0.2, rng.random(J) + 0.1)
+    return W, Y, Z, prior
+
+
+@pytest.mark.parametrize("identity", [True, False])
+def test_means_and_effects_minimise_their_sum_of_squares(rng, identity):
+    W, Y, Z, prior = dense_problem(rng, p=5)
+    Z = None if identity else Z
+    C, beta, B, D = solve_cells(W, W * Y, prior, Z)
+    for j in range(2):
+
+        def loss(v, j=j):
+            c, b, dev = v[:3], v[3:8], v[8:].reshape(3, 5)
+            effect = b if identity else Z @ b
+            rest = Y[..., j] - c[:, None] - effect[None] - dev
+            penalty = (b**2 / prior.beta[:, j]).sum() + (dev**2).sum() / prior.group[j]
+            return (W[..., j] * rest**2).sum() + penalty
+
+        at = np.concatenate([C[:, j], beta[:, j], D[..., j].ravel()])
+        assert np.abs(approx_fprime(at, loss, 1e-7)).max() < 1e-4
+    np.testing.assert_allclose(B, beta if identity else Z @ beta)
+
+
+def test_volume_and_expected_squares_are_those_of_the_joint_posterior(rng):
+    """Joint precision of (beta, D) given C, built entry by entry."""
+    W, _, Z, prior = dense_problem(rng)
+    K, L, J = W.shape
+    p, volume = Z.shape[1], 0.0
+    squares = expected_squares(W, prior, Z)
+    for j in range(J):
+        M = np.zeros((K * L, p + K * L))  # mean of cell (k, l) as a function of (beta, D)
+        for k in range(K):
+            for at in range(L):
+                M[k * L + at, :p] = Z[at]
+                M[k * L + at, p + k * L + at] = 1.0
+        w = W[..., j].ravel()
+        v = np.concatenate([prior.beta[:, j], np.full(K * L, prior.group[j])])
+        precision = (M.T * w) @ M + np.diag(1 / v)
+        volume += np.linalg.slogdet(precision)[1] + np.log(v).sum()
+        spread = np.diag(M @ np.linalg.inv(precision) @ M.T)
+        np.testing.assert_allclose((w * spread).reshape(K, L).sum(0), squares[:, j])
+    assert log_volume(W, prior, Z) == pytest.approx(volume)
+
+
+def test_logit_of_the_shares_is_at_its_maximum(rng):
+    N, Z = rng.random((12, 3)) * 20, rng.normal(size=(12, 2))
+    gamma = np.zeros((3, 3))
+    for _ in range(10):
+        P, gamma = fit_logit(N, Design(Z, np.zeros(2, int), np.zeros((12, 1))), gamma)
+
+    def value(g):
+        g = g.reshape(3, 3)
+        eta = log_softmax(np.column_stack([np.ones(12), Z]) @ g, axis=1)
+        return (N * eta).sum() - 0.5 * (g[1:] ** 2).sum() / LOGIT_SD**2
+
+    # Rounding error of a value of about 300, divided by the step.
+    assert np.abs(approx_fprime(gamma.ravel(), value, 1e-6)).max() < 1e-3
+    np.testing.assert_allclose(P.sum(1), 1)
+
+
+def small_rows(rng, n=150, flags=1, categories=(3,), design=True):
+    y, one, two = rng.integers(2, size=n), rng.integers(3, size=n), rng.integers(2, size=n)
+    X = 2.0 * y[:, None] + one[:, None] * [0.5, -1.0] + two[:, None] + rng.normal(size=(n, 2))
+    flag = (rng.random((n, flags)) < expit(y[:, None] - 0.7 * two[:, None])).astype(float)
+    codes = [((y + one + rng.integers(2, size=n)) % M, M) for M in categories]
+    level = one * 2 + two
+    Z = np.zeros((6, 5))
+    Z[np.arange(6), np.arange(6) // 2] = Z[np.arange(6), 3 + np.arange(6) % 2] = 1.0
+    which = np.column_stack([np.arange(6) // 2, np.arange(6) % 2])
+    made = Design(Z, np.array([0, 0, 0, 1, 1]), which) if design else None
+    rows = Rows(Columns(X, np.full(2, 1e-6), flag, codes), level, 6, np.ones(n), 50, made)
+    R = np.full((n, 2), 0.1)
+    R[np.arange(n), y] = 0.9
+    return rows, Stats.of_responsibilities(rows, R[rows.order]), X, flag, codes, level
+
+
+def slow_log_likelihood(model, X, flag, codes, level):
+    """Row by row and group by group, from the definition of the model."""
+    gauss = model.blocks[0]
+    out = np.zeros((len(X), model.K))
+    for i, at in enumerate(level):
+        for k in range(model.K):
+            eta = []
+            for block in model.blocks:
+                effect = block.C[k] + block.B[at]
+                eta.append(effect if block.D is None else effect + block.D[k, at])
+            out[i, k] = np.log(model.shares[at, k])
+            if gauss.full:
+                out[i, k] += multivariate_normal.logpdf(X[i], eta[0], gauss.Sigma)
+            else:
+                sd = np.sqrt(gauss.variance * np.exp(gauss.log_e[at]))
+                out[i, k] += norm.logpdf(X[i], eta[0], sd).sum()
+            p = expit(eta[1])
+            out[i, k] += np.log(np.where(flag[i] == 1, p, 1 - p)).sum()
+            out[i, k] += log_softmax(eta[2])[codes[0][0][i]]
+    return out
+
+
+@pytest.mark.parametrize("design", [True, False])
+@pytest.mark.parametrize(
+    ("covariance", "effects"),
+    [("diag", "shift"), ("full", "shift"), ("diag", "shift-scale"), ("diag", "per-group"),
+     ("full", "per-group")],
+)  # fmt: skip
+def test_likelihood_agrees_with_a_slow_loop(rng, covariance, effects, design):
+    rows, stats, X, flag, codes, level = small_rows(rng, design=design)
+    model = Mixture(rows, 2, Choice(covariance, effects, "free"))
+    run_em(rows, model, stats, max_iter=8, tol=0)
+    assert np.abs(model.blocks[0].B).max() > 0
+    slow = slow_log_likelihood(model, X, flag, codes, level)[rows.order]
+    fast = log_joint(rows, model)
+    constants = sum(block.row_constants(rows) for block in model.blocks)
+    np.testing.assert_allclose(fast + constants[:, None], slow, rtol=1e-8, atol=1e-8)
+    total = e_step(rows, model)[0] + sum(block.row_constant(rows) for block in model.blocks)
+    assert total == pytest.approx(logsumexp(slow, axis=1).sum())
+
+
+@pytest.mark.parametrize("design", [True, False])
+@pytest.mark.parametrize("effects", ["shift", "shift-scale", "per-group"])
+def test_numerical_gradients_vanish_at_the_solution(rng, effects, design):
+    """The derivative of log p(x | C, B, D, e) p(B) p(D) p(e) at fixed scales of the effects."""
+    rows, stats, *_ = small_rows(rng, design=design)
+    model = Mixture(rows, 2, Choice("diag", effects, "free"))
+    for block in model.blocks:
+        block.tau2, block.delta2 = block.tau2 * 0.4, block.delta2 * 2
+    model.blocks[0].omega2 = np.full(2, 0.3 if effects == "shift-scale" else 0.0)
+    run_em(rows, model, stats, max_iter=3000, tol=1e-13, learn_tau=False)
+    Z = rows.design.Z
+
+    def value():
+        out, stats = e_step(rows, model)
+        for block in model.blocks:
+            out += block.row_constant(rows) + block.penalty(stats)[1]
+            out += block._log_prior(rows.design)
+        if effects == "shift-scale":
+            out -= 0.5 * (model.blocks[0].log_e ** 2 / 0.3).sum()
+        return out
+
+    step = 1e-4
+    for block in model.blocks:
+        arrays = [block.C, block.beta]
+        arrays += [block.D] if block.D is not None else []
+        for array in arrays:
+            for at in list(np.ndindex(array.shape))[::3]:
+                kept, ends = array[at], []
+                for side in (step, -step):
+                    array[at] = kept + side
+                    block.B = block.beta if Z is None else Z @ block.beta
+                    ends.append(value())
+                array[at] = kept
+                block.B = block.beta if Z is None else Z @ block.beta
+                # Curvatures are about n = 150 per unit.
+                assert abs(ends[0] - ends[1]) / (2 * step) < 2e-2
+
+
+def test_with_one_group_the_marginal_likelihood_of_two_suspects_is_exact(rng):
+    """All rows are jointly Gaussian with covariance s^2 I + Z T Z'."""
+    rows, _, X, _, _, level = small_rows(rng, n=40, flags=0, categories=())
+    model = Mixture(rows, 1, Choice("diag", "shift", "free"))
+    block = model.blocks[0]
+    block.tau2 = np.array([[0.3, 0.8], [0.5, 0.2]])
+    stats = Stats.of_responsibilities(rows, np.ones((40, 1)))
+    for _ in range(400):
+        model.m_step(stats, learn_tau=False)
+    log_sum, stats = e_step(rows, model)
+    Z, expected = rows.design.Z[level], 0.0
+    for j in range(2):
+        prior = np.diag(block.tau2[rows.design.suspect, j])
+        whole = block.variance[j] * np.eye(40) + Z @ prior @ Z.T
+        expected += multivariate_normal.logpdf(X[:, j], np.full(40, block.C[0, j]), whole)
+    assert model.value(rows, log_sum, stats)[0] == pytest.approx(expected, rel=1e-6)
+
+
+# --- numeric suspects
+
+
+def test_natural_splines_are_linear_outside_their_knots():
+    x = np.linspace(-5, 5, 201)
+    f = natural_spline(x, np.array([-2.0, -1.0, 1.0, 2.0]))
+    second = np.diff(f, n=2, axis=0)
+    outside = (x[1:-1] < -2.1) | (x[1:-1] > 2.1)
+    assert np.abs(second[outside]).max() < 1e-10
+    assert np.abs(second[~outside, 1:]).max() > 1e-5
+    # Continuous second derivatives.
+    assert np.abs(np.diff(second, axis=0)).max() < 1e-3
+
+
+def test_several_suspects_are_recovered():
+    table, y, truth = make_table()
+    model = SelectionMixture(
+        3, suspects=["site", "scanner", "age"], covariance="diag", random_state=0
+    ).fit(table)
+    assert adjusted_rand_score(y, model.labels_) > 0.95
+    assert model.choice_["effects"] == "shift"
+    assert model.levels_[:5] == ["site=A", "site=B", "site=C", "scanner=new", "scanner=old"]
+    assert [one.startswith("age=") for one in model.levels_[5:]] == [True] * 5
+    assert model.shares_.shape == model.positivity_.shape == (10, 3)
+    np.testing.assert_allclose(model.shares_.sum(1), 1)
+    found = {(e["suspect"], e["level"]): e["effects"] for e in model.suspect_effects_}
+    for name, levels in (("site", "ABC"), ("scanner", ("old", "new"))):
+        effects = np.array([found[name, level] for level in levels])
+        expected = truth[name] - truth[name].mean(0)
+        np.testing.assert_allclose(effects - effects.mean(0), expected, atol=0.4)
+    ages = np.array([e["effects"] for e in model.suspect_effects_ if e["suspect"] == "age"])
+    middle = [table["age"][list(part)].mean() for part in np.array_split(np.argsort(table.age), 5)]
+    expected = np.outer((np.array(middle) - 50) / 12, truth["age"])
+    np.testing.assert_allclose(ages - ages.mean(0), expected - expected.mean(0), atol=0.5)
+    np.testing.assert_array_equal(model.predict(table), model.labels_)
+    assert model.bic(table) == pytest.approx(model.bic_, rel=1e-9)
+    corrected = model.transform(table)
+    columns = [f"x{j}" for j in range(4)]
+    slopes = np.polyfit(table["age"] - 50, corrected[columns] - table[columns], 1)[0] * 12
+    np.testing.assert_allclose(slopes, -truth["age"], atol=0.3)
+    drawn, labels = model.sample(200, random_state=0)
+    assert list(drawn.columns) == list(table.columns)
+    assert drawn["age"].between(table["age"].min(), table["age"].max()).all()
+    assert (model.predict(drawn) == labels).mean() > 0.9
+
+
+def test_arrays_tables_masks_and_indicators_name_the_same_suspects():
+    table, y, _ = make_table(n=300)
+    names = ["site", "scanner"]
+    table = table.drop(columns="age")
+    how = {"init": y, "covariance": "diag", "effects": "shift", "selection": "free"}
+    one = SelectionMixture(3, suspects=names, **how).fit(table)
+    codes = table.assign(
+        site=table["site"].map({"A": 0, "B": 1, "C": 2}),
+        scanner=table["scanner"].map({"new": 0, "old": 1}),
+    ).to_numpy(dtype=float)
+    mask = np.array([False] * 4 + [True] * 2)
+    dummies = np.hstack([codes[:, :4], np.eye(3)[codes[:, 4].astype(int)],
+                         np.eye(2)[codes[:, 5].astype(int)]])  # fmt: skip
+    others = [
+        SelectionMixture(3, suspects=names, **how).fit(pl.from_pandas(table)),
+        SelectionMixture(3, suspects=[4, 5], **how).fit(codes),
+        SelectionMixture(3, suspects=mask, **how).fit(codes),
+        SelectionMixture(3, suspects=[4, 5, 6, 7, 8], **how).fit(dummies),
+    ]
+    for other in others:
+        assert other.bic_ == pytest.approx(one.bic_, rel=1e-12)
+        np.testing.assert_allclose(other.shares_, one.shares_, rtol=1e-9)
+    assert len(one.levels_) == 5
+    np.testing.assert_allclose(one._model.shares.sum(1), 1)
+
+
+def test_a_numeric_suspect_alone():
+    table, _, _ = make_table(seed=1)
+    table = table.drop(columns=["site", "scanner"])
+    model = SelectionMixture(3, suspects="age", random_state=0).fit(table)
+    assert len(model.levels_) == 5
+    new = table.assign(age=[-1e9] * 300 + [1e9] * 300)  # as the nearest value of the fit
+    assert np.isfinite(model.score_samples(new)).all()
+    low, high = table["age"].min(), table["age"].max()
+    ends = table.assign(age=[low] * 300 + [high] * 300)
+    np.testing.assert_allclose(model.transform(new)["x0"], model.transform(ends)["x0"], atol=0.2)
+
+
+def test_missing_values_of_suspects_are_a_level():
+    table, y, _ = make_table(n=300)
+    table.loc[::7, "site"] = None
+    table.loc[::9, "age"] = np.nan
+    model = SelectionMixture(3, suspects=["site", "age"], init=y).fit(table)
+    assert {"site=missing", "age=missing"} <= set(model.levels_)
+    np.testing.assert_array_equal(model.predict(table), model.labels_)
+
+
+def test_unknown_values_and_new_combinations():
+    table, y, _ = make_table(n=300)
+    table = table[~((table["site"] == "A") & (table["scanner"] == "old"))]
+    y = y[table.index]
+    for names in (["site", "scanner"], ["site", "scanner", "age"]):
+        model = SelectionMixture(3, suspects=names, init=y).fit(table)
+        new = table.iloc[:6].assign(site="A", scanner="old")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert np.isfinite(model.predict_proba(new)).all()
+        with pytest.warns(UserWarning, match="unknown levels of 'site' in 6 rows"):
+            model.predict(new.assign(site="Z"))
+
+
+def test_rare_levels_are_shrunk_and_the_rarest_pooled():
+    rng = np.random.default_rng(0)
+    table, y, _ = make_table(n=600)
+    table["state"] = [f"s{int(v)}" for v in 200 * rng.random(600) ** 3]
+    with pytest.warns(UserWarning, match=r"suspect 'state' has \d+ levels; the \d+ rarest"):
+        model = SelectionMixture(3, suspects=["state", "scanner"], init=y).fit(table)
+    assert model.levels_[2:][49:] == ["state=(other)"]
+    assert np.isfinite(model.weights_).all()
+    np.testing.assert_array_equal(model.predict(table), model.labels_)
+    once = table.drop(columns="state").assign(site=["only here"] + ["B"] * 299 + ["C"] * 300)
+    model = SelectionMixture(3, suspects=["site", "scanner"], init=y).fit(once)
+    assert np.isfinite(model.bic_)
+    with pytest.raises(ValueError, match="'id' has 600 distinct values in 600 rows"):
+        SelectionMixture(3, suspects="id").fit(table.assign(id=[f"r{i}" for i in range(600)]))
+
+
+def test_a_suspect_with_one_level_is_left_out_with_a_warning():
+    table, y, _ = make_table(n=200)
+    table["scanner"] = "old"
+    with pytest.warns(UserWarning, match=r"'scanner' has one level \('old'\)"):
+        model = SelectionMixture(3, suspects=["site", "scanner"], init=y).fit(table)
+    assert model.levels_ == ["A", "B", "C"]
+
+
+def test_kinds_tell_codes_from_numbers():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(400, 2)), rng.integers(30, size=400)])
+    with pytest.warns(UserWarning, match="30 distinct whole numbers and is taken as a number"):
+        model = SelectionMixture(1, suspects=[2], max_iter=5).fit(X)
+    assert len(model.levels_) == 5
+    codes = SelectionMixture(1, suspects=[2], kinds={2: "category"}, max_iter=5).fit(X)
+    assert len(codes.levels_) == 30
+    few = SelectionMixture(1, suspects=[2], kinds={2: "number"}).fit(X % [1e9, 1e9, 4])
+    assert few.levels_[0].startswith("0 to")
+
+
+def test_weight_two_equals_row_twice_with_several_suspects():
+    table, y, _ = make_table(n=200)
+    twice = np.arange(200) % 3 == 0
+    index = np.concatenate([np.arange(200), np.flatnonzero(twice)])
+    how = {"suspects": ["site", "scanner", "age"], "covariance": "diag"}
+    one = SelectionMixture(3, init=y, **how).fit(table, sample_weight=1 + twice)
+    other = SelectionMixture(3, init=y[index], **how).fit(table.iloc[index])
+    assert one.bic_ == pytest.approx(other.bic_, rel=1e-9)
+    np.testing.assert_allclose(one.shares_, other.shares_, rtol=1e-6)
+
+
+# --- effects per group and on the spread
+
+
+def spread_sites(seed=0, n=900, spread=0.5, interaction=0.0):
+    rng = np.random.default_rng(seed)
+    y, site = rng.integers(3, size=n), rng.integers(3, size=n)
+    C, B = rng.normal(size=(3, 5)) * 3, rng.normal(size=(3, 5))
+    D, T = interaction * rng.normal(size=(3, 3, 5)), spread * rng.normal(size=(3, 5))
+    X = C[y] + B[site] + D[y, site] + np.exp(T[site]) * rng.normal(size=(n, 5))
+    return np.column_stack([X, site]), y, D, T
+
+
+def test_spread_of_each_level_is_recovered_and_removed():
+    X, y, _, T = spread_sites()
+    model = SelectionMixture(3, suspects=[5], init=y, effects="shift-scale").fit(X)
+    found = 0.5 * model._model.blocks[0].log_e
+    # Standard error of a log standard deviation from 300 rows: 0.04.
+    np.testing.assert_allclose(found - found.mean(0), T - T.mean(0), atol=0.2)
+    out = model.transform(X)[:, :5]
+    for k in range(3):
+        sd = np.array([out[(y == k) & (X[:, 5] == s)].std(0) for s in range(3)])
+        assert (sd.max(0) / sd.min(0)).max() < 1.4
+    assert model.bic(X) == pytest.approx(model.bic_, rel=1e-9)
+
+
+def test_effects_per_group_are_recovered_and_removed():
+    X, y, _, _ = spread_sites(spread=0.0, interaction=1.0)
+    for covariance in ("diag", "full"):
+        how = {"suspects": [5], "init": y, "covariance": covariance}
+        model = SelectionMixture(3, effects="per-group", **how).fit(X)
+        shift = SelectionMixture(3, effects="shift", **how).fit(X)
+        assert model.bic_ < shift.bic_
+        out = model.transform(X)[:, :5]
+        for k in range(3):
+            means = np.array([out[(y == k) & (X[:, 5] == s)].mean(0) for s in range(3)])
+            assert np.ptp(means, axis=0).max() < 0.6  # standard error 0.1, shrinkage of D
+        assert model.bic(X) == pytest.approx(model.bic_, rel=1e-9)
