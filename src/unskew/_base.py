@@ -35,11 +35,13 @@ from ._preprocessing import (
 from ._progress import emit
 from ._records import ColumnWarning, by_topic
 from ._validation import (
+    ORDINARY,
     abbreviate,
     check_number,
     check_option,
     check_weights,
     find_columns,
+    power_of_two,
     to_native_byteorder,
 )
 from ._weight_model import DualWeightModel, WeightModel, fit_weight_model
@@ -59,6 +61,10 @@ LOWEST_R2 = 0.99
 
 # Below this effective sample size a fit with solver="descent" warns.
 LOW_ESS = 0.05
+
+
+# Upper bounds of counts for which memory is allocated at once.
+MAX_BINS, MAX_INIT = 10_000, 100_000
 
 
 # Text of the ConvergenceWarning for each status.
@@ -190,7 +196,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
                 f"encoder={self.encoder!r} should be a TableEncoder or None, not "
                 f"{type(self.encoder).__name__}"
             )
-        check_number("n_bins", self.n_bins, numbers.Integral, low=2)
+        check_number("n_bins", self.n_bins, numbers.Integral, low=2, high=MAX_BINS)
         check_number("max_iter", self.max_iter, numbers.Integral, low=1)
         check_number("tol", self.tol, low=0)
         if self.n_threads is not None:
@@ -256,6 +262,14 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
 
     def _prepare(self, X: Any, sample_weight: Any, cluster_on: str) -> Design:
         X, a, column_map = self._read(X, sample_weight)
+        if self.objective == "paper" and sample_weight is not None:
+            largest = float(np.max(sample_weight))
+            if power_of_two(largest) != 1:
+                raise ValueError(
+                    f"sample_weight has values up to {largest:g}; with objective='paper', whose "
+                    f"spread depends on their scale, the largest should be in [{1 / ORDINARY:.0e}, "
+                    f"{ORDINARY:.0e}]"
+                )
         if self.solver == "paper" and not np.isin(a, (0.0, 1.0)).all():
             other = a[~np.isin(a, (0.0, 1.0))][0]
             raise ValueError(

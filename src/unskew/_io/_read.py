@@ -26,6 +26,9 @@ from ._formats import STANDARD, SUFFIXES, TEXT, TEXT_TABLES, split_name
 from ._survey import STATISTICS, read_excel, read_statistics
 from ._table import Table
 
+# A few bytes can declare a sparse matrix of any width.
+MAX_COLUMNS = 2**20
+
 
 @dataclass(frozen=True)
 class InputTable(Table):
@@ -182,6 +185,8 @@ def read_table(
                 data, notes, findings = read_excel(where, name, variable, limit)
             else:
                 data = _READERS[form](where, name, variable, limit)
+    if data.shape[1] > MAX_COLUMNS:
+        raise FileError(f"{name}: has {data.shape[1]:,} columns; at most {MAX_COLUMNS:,} are read")
     if isinstance(data, np.ndarray) or sp.issparse(data):
         names = [f"c{j}" for j in range(data.shape[1])]
     else:
@@ -341,20 +346,22 @@ def _npy(where: Any, name: str, variable: None, limit: int) -> Any:
     if array.dtype.names:
         polars = need("polars", "io", "reading tables")
         return polars.DataFrame({n: np.ascontiguousarray(array[n]) for n in array.dtype.names})
-    return _matrix(array, name)
+    return _matrix(array, name, limit)
 
 
 def _npz(where: Any, name: str, variable: str | None, limit: int) -> Any:
     with _opened(where) as file:
         names = set(check_npz(file, max_bytes=limit))
         if variable is None and {"format", "shape", "data", "indices", "indptr"} <= names:
-            matrix = sp.csr_array(sp.load_npz(file))
-            matrix.check_format(full_check=True)  # indices out of range would crash later
-            return _matrix(matrix, name)
+            matrix = sp.load_npz(file)
+            # Before any conversion: indices out of range write outside of the new arrays.
+            if hasattr(matrix, "check_format"):
+                matrix.check_format(full_check=True)
+            return _matrix(matrix, name, limit)
         _check_variable(name, variable, names)
         with np.load(file, allow_pickle=False) as archive:
             found = {k: archive[k] for k in archive.files if variable in (None, k)}
-    return _matrix(_choose_variable(found, variable, name), name)
+    return _matrix(_choose_variable(found, variable, name), name, limit)
 
 
 @contextmanager
@@ -407,13 +414,13 @@ def _mat(where: Any, name: str, variable: str | None, limit: int) -> Any:
     for matrix in found.values():
         if sp.issparse(matrix):
             matrix.check_format(full_check=True)
-    return _matrix(_choose_variable(found, variable, name), name)
+    return _matrix(_choose_variable(found, variable, name), name, limit)
 
 
 def _svmlight(where: Any, name: str, variable: None, limit: int) -> Any:
     from sklearn.datasets import load_svmlight_file
 
-    return sp.csr_array(load_svmlight_file(where)[0])
+    return _matrix(load_svmlight_file(where)[0], name, limit)
 
 
 def _check_variable(name: str, variable: str | None, names: set[str]) -> None:
@@ -441,12 +448,18 @@ def _choose_variable(found: dict[str, Any], variable: str | None, name: str) -> 
     return found[matrices[0]]
 
 
-def _matrix(value: Any, name: str) -> Any:
+def _matrix(value: Any, name: str, limit: int) -> Any:
     if value.ndim != 2:
         raise FileError(f"{name}: has shape {value.shape}; a matrix should be (rows, columns)")
     if value.dtype.kind not in "buif":
         raise FileError(f"{name}: has dtype {value.dtype}; values should be numbers")
     if sp.issparse(value):
+        n, d = value.shape
+        if d > MAX_COLUMNS or 8 * n > limit:
+            raise FileError(
+                f"{name}: has {n:,} rows and {d:,} columns; at most {limit // 8:,} rows (see "
+                f"max_bytes) and {MAX_COLUMNS:,} columns are read"
+            )
         return sp.csr_array(value)
     return np.ascontiguousarray(value)
 
