@@ -113,7 +113,11 @@ def set_features_in(model: Any, source: Any, names: Any) -> None:
         return
     if len(names) != d:
         raise ValueError(f"{source.name}: names {len(names)} columns but its blocks have {d}")
-    model.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+    names = [str(name) for name in names]
+    if len(set(names)) < d:
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise ValueError(f"{source.name}: has two columns named {twice!r}; names should differ")
+    model.feature_names_in_ = np.array(names, dtype=object)
 
 
 class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):

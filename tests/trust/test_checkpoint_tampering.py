@@ -90,6 +90,7 @@ def put(path, arrays, header, repair):
 def check_tampering(which, tmp_path, monkeypatch, moments, repair, step=1):
     kind, how = MODELS[which]
     path = tmp_path / "fit.npz"
+    path.unlink(missing_ok=True)
     contents, model = saved(kind, how, path, monkeypatch)
     tried, same = 0, 0
     for at in np.unique(np.linspace(0, len(contents) - 1, moments).astype(int)):

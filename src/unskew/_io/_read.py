@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import math
@@ -221,6 +222,8 @@ def _locate(source: str | os.PathLike, name: str) -> Path | None:
 def _all_of(source: str | os.PathLike, name: str) -> bytes:
     try:
         if str(source) == STANDARD:
+            if sys.stdin is None:
+                raise FileError(f"{name}: is closed")
             return sys.stdin.buffer.read()
         return Path(source).read_bytes()
     except OSError as error:
@@ -320,6 +323,14 @@ def _parquet(where: Any, name: str, variable: None, limit: int) -> Any:
 
 def _feather(where: Any, name: str, variable: None, limit: int) -> Any:
     polars = need("polars", "io", "reading feather and arrow")
+    arrow = need("pyarrow", "io", "reading feather and arrow")
+    ipc = need("pyarrow.ipc", "io", "reading feather and arrow")
+    with _opened(where) as file, contextlib.suppress(arrow.ArrowInvalid):
+        names = ipc.open_file(file).schema.names
+        for twice in (each for i, each in enumerate(names) if each in names[:i]):
+            raise FileError(f"{name}: has two columns named {twice!r}; names should differ")
+    if isinstance(where, io.BytesIO):
+        where.seek(0)
     try:
         return polars.read_ipc(where)
     except (polars.exceptions.PolarsError, OSError) as error:
@@ -481,7 +492,10 @@ def _damage_named(form: str, name: str) -> Iterator[None]:
         yield
     except (FileError, MemoryError):
         raise
-    except Exception as error:  # the libraries raise many types for a damaged file
+    except BaseException as error:  # the libraries raise many types for a damaged file
+        # polars' PanicException is not an Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise FileError(f"{name}: cannot be read as {form}: {one_line(error)}") from error
 
 

@@ -65,8 +65,11 @@ def as_utf8(content: bytes, name: str, encoding: str) -> bytes:
     """Convert text to UTF-8 without a byte order mark; an error names an undecodable byte."""
     try:
         codec = codecs.lookup(encoding).name
-    except LookupError:
-        raise FileError(f"{name}: encoding {encoding!r} is not known to Python") from None
+        "".encode(codec)  # LookupError for codecs of bytes, as base64
+    except (LookupError, ValueError):
+        raise FileError(
+            f"{name}: encoding {encoding[:40]!r} is not a text encoding known to Python"
+        ) from None
     if codec == "utf-8" and content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise FileError(f"{name}: is UTF-16, not UTF-8; use --encoding utf-16")
     if codec == "utf-8":
@@ -83,6 +86,8 @@ def as_utf8(content: bytes, name: str, encoding: str) -> bytes:
             f"{encoding.upper()}; if the file has another encoding, specify it, "
             "for example --encoding latin-1"
         ) from None
+    except ValueError as error:
+        raise FileError(f"{name}: is not {encoding.upper()}: {one_line(error)}") from None
     return _without_nul(text.encode("utf-8"), name)
 
 
@@ -338,7 +343,10 @@ def _typed(text: Any, numbers: bool, decimal_comma: bool) -> Any:
         day = text.str.to_date("%Y-%m-%d", strict=False)
         if day.null_count() == text.null_count():
             return day
-        time = text.str.to_datetime(strict=False)
+        try:
+            time = text.str.to_datetime(strict=False)
+        except pl.exceptions.ComputeError:  # polars finds no format, as for 2024-13-01
+            return text
         if time.null_count() == text.null_count():
             return time
     return text
@@ -385,8 +393,9 @@ def _jsonl_by_line(content: bytes, name: str, polars: Any) -> Any:
             continue
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise FileError(f"{name}: line {number}: is not JSON: {error.msg}") from None
+        except (ValueError, RecursionError) as error:
+            reason = getattr(error, "msg", one_line(error))
+            raise FileError(f"{name}: line {number}: is not JSON: {reason}") from None
         if not isinstance(row, dict):
             raise FileError(f"{name}: line {number}: should be an object, {{...}}, not {line[:20]}")
         for key, value in row.items():

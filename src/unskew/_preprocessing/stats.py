@@ -102,7 +102,8 @@ def column_stats(
             if tile.shape[0] == 0:
                 return np.full(rows.d, np.inf), np.full(rows.d, -np.inf), np.zeros(rows.d), size
             low, high = ends(tile)
-        return low, high, a_ @ tile if sp.issparse(tile) else weighted_sum(a_, tile), size
+        with np.errstate(over="ignore", invalid="ignore"):  # inf and NaN are refused below
+            return low, high, a_ @ tile if sp.issparse(tile) else weighted_sum(a_, tile), size
 
     low, high = np.full(rows.d, np.inf), np.full(rows.d, -np.inf)
     total, size = np.zeros(rows.d), np.zeros(rows.d)
