@@ -527,9 +527,9 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             return X, {}
         if self.encoder_ is None:
             X = to_native_byteorder(X)
-            matrix = validate_data(
-                self, X, reset=False, accept_sparse="csr", dtype=SUPPORTED_DTYPES, order="C"
-            )
+            how: Any = {"accept_sparse": "csr", "dtype": SUPPORTED_DTYPES, "order": "C"}
+            with np.errstate(invalid="ignore"):  # of a sum with inf, which is refused
+                matrix = validate_data(self, X, reset=False, **how)
             return matrix, {}
         read = self.encoder_._encode(X)
         unknowns.append(read.unknown)

@@ -285,8 +285,7 @@ def _correlation_ratio(labels, values, sample_weight):
     codes = _codes(labels)
     w = w / w.sum()
     size = float(np.abs(values).max())
-    if size > 0:
-        values = values / 2.0 ** np.frexp(size)[1]  # the ratio has no unit
+    values = np.ldexp(values, -np.frexp(size)[1])  # the ratio has no unit
     values = values - w @ values
     mass, sums = np.bincount(codes, w), np.bincount(codes, w * values)
     total = w @ values**2
@@ -348,7 +347,7 @@ def silhouette_score(
         raise ValueError(
             "metric='precomputed' is not supported; it should be a metric of rows of X"
         )
-    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    X = _check_rows(X)
     labels = _vector(labels, "labels")
     if len(labels) != X.shape[0]:
         raise ValueError(f"labels has {len(labels)} entries but X has {X.shape[0]} rows")
@@ -356,7 +355,7 @@ def silhouette_score(
     unit = _unit_of(sample_weight)
     size = float(abs(X).max())
     if isinstance(metric, str) and not 2.0**-30 <= size <= 2.0**30 and size > 0:
-        X = X * X.dtype.type(2.0 ** (1 - np.frexp(size)[1]))  # the coefficient has no unit
+        X = _times_two_to(X, 1 - np.frexp(size)[1])  # the coefficient has no unit
     rows = np.flatnonzero(w > 0)
     if sample_size is not None:
         if not 2 <= sample_size <= len(rows):
@@ -514,7 +513,7 @@ def amount_of_correlation(X, sample_weight=None, *, diagonal=False):
     >>> amount_of_correlation([[0, 0], [0, 1], [1, 0], [1, 1]])
     0.0
     """
-    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    X = _check_rows(X)
     n, d = X.shape
     size = float(abs(X).max())
     if size > LARGEST:
@@ -578,6 +577,17 @@ def _vector(values, name):
     if len(values) == 0:
         raise ValueError(f"{name} has 0 entries but should have at least 1")
     return values
+
+
+def _check_rows(X):
+    with np.errstate(invalid="ignore"):  # of a sum with inf, which is refused
+        return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+
+
+def _times_two_to(X, exponent):
+    if not sparse.issparse(X):
+        return np.ldexp(X, exponent)
+    return sparse.csr_array((np.ldexp(X.data, exponent), X.indices, X.indptr), shape=X.shape)
 
 
 def _check_lengths(values, name, others, other_name):

@@ -36,9 +36,9 @@ STEPS = ("J", "at_bound", "done", "pairs")
 PAPER = ("history", "step", "iteration")
 CANDIDATES = ("kind", "phase", "candidates")
 PHASES = ("starts", "descent")
-# Vectors with a number for each row, and those of them that are not negative.
+# Vectors with a number for each row; arrays that are not negative.
 VECTORS = ("labels", "e", "w", "y", "g", "v", "v_before")
-NOT_NEGATIVE = ("e", "w")
+NOT_NEGATIVE = ("e", "w", "factor")
 MAX_PAIRS = 10
 
 
@@ -48,7 +48,7 @@ def check_snapshot(snapshot: Snapshot, model: Any, design: Any, n_seeds: int) ->
     Shapes that depend on the suspects (dual variables, effects) are checked where they are used.
     """
     arrays, facts = snapshot
-    seeds = facts.get("seeds")
+    seeds: Any = facts.get("seeds")
     _rule(isinstance(seeds, list) and len(seeds) == n_seeds, "seeds")
     _rule(all(is_integer(seed) and 0 <= seed < 2**31 for seed in seeds), "seeds")
     names = _check_facts(facts, model, n_seeds)
