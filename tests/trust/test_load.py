@@ -79,7 +79,8 @@ def refuse(event, args):
         raise SystemExit(f"{event} {args}")
 sys.addaudithook(refuse)
 import numpy as np, unskew, unskew.metrics, unskew.diagnostics
-unskew.DCKM(2, n_init=1).fit(np.random.RandomState(0).randn(40, 3))
+X = np.random.RandomState(0).randn(40, 3)
+unskew.DCKM(2, n_init=1).fit(X).predict(X)
 """
     found = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=120
