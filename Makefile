@@ -12,12 +12,13 @@ ifneq ($(wildcard ../shared/reference),)
 export UNSKEW_REFERENCE ?= $(abspath ../shared/reference)
 endif
 
-.PHONY: help setup demo test soak lint format bench clean
+.PHONY: help setup demo test soak oldest lint format bench clean
 
 help:
 	@echo "make demo   one biased column and what eight methods make of it, on simulated data"
 	@echo "make test   the test suite, in two processes"
-	@echo "make soak   tests that take minutes: faults of a cluster, large files"
+	@echo "make soak   tests that take minutes: faults, load, fuzzing; writes docs/results/trust.md"
+	@echo "make oldest a part of the tests with the oldest declared versions of the dependencies"
 	@echo "make lint   ruff (format and rules) and mypy"
 	@echo "make bench  slow measurements; prints tables"
 	@echo "make setup  create $(VENV) with everything above (done by each target on its own)"
@@ -38,7 +39,21 @@ test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 soak: $(READY)
-	$(BIN)/python -m pytest -m soak
+	$(BIN)/python -m pytest -m soak --ignore tests/trust
+	@mkdir -p out
+	UNSKEW_TRUST_EXAMPLES=450 UNSKEW_TRUST_FUZZ_SECONDS=8 UNSKEW_TRUST_REPORT=out/trust.json \
+	    $(BIN)/python -m pytest tests/trust -m "soak or not soak"
+	$(BIN)/python -m tests.trust.report out/trust.json docs/results/trust.md
+
+# The oldest declared versions, in a virtual environment of their own.
+oldest:
+	test -x $(VENV)-oldest/bin/python || $(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check \
+	    -c tests/trust/oldest.txt -e ".[cli]" pytest hypothesis pandas
+	$(VENV)-oldest/bin/python -m pytest $(OLDEST) -W "ignore::DeprecationWarning"
+
+OLDEST = tests/test_dckm.py tests/test_kmeans.py tests/test_dual.py tests/test_solver.py tests/test_balance.py \
+    tests/test_metrics.py tests/test_tables.py tests/test_checkpoint.py tests/test_cli.py tests/trust/test_silent_errors.py
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

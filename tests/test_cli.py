@@ -323,7 +323,7 @@ def test_findings_of_all_columns_are_one_block(home, unskew):
         (["--strict"], "column 'patient' has 160 different values"),
         (["--drop", "patient", "-k", "0"], "--clusters 0 should be >= 1"),
         (["--drop", "patient", "-k", "500"], "--clusters 500 should be <= n_samples=160"),
-        (["--drop", "patient", "--bins", "1"], "--bins 1 should be >= 2"),
+        (["--drop", "patient", "--bins", "1"], "--bins 1 should be in [2, 10000]"),
         (["--labels", "labels.xlsx"], "labels.xlsx: a table is written as"),
         (["--report", "out.pdf"], "out.pdf: --report should end in"),
         (["--report", "no/out.html"], "no/out.html: the folder"),

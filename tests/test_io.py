@@ -583,7 +583,7 @@ def test_permission_denied(tmp_path):
         ("a.tsv", {"separator": ";"}, "--separator does not apply to tsv"),
         ("a.csv", {"separator": "||"}, "should be one character"),
         ("a.csv", {"variable": "X"}, "--variable does not apply to csv"),
-        ("a.csv", {"encoding": "klingon"}, "'klingon' is not known"),
+        ("a.csv", {"encoding": "klingon"}, "'klingon' is not a text encoding known"),
         ("a.csv", {"format": "xls"}, "format 'xls' should be one of csv"),
     ],
 )

@@ -35,11 +35,13 @@ from ._preprocessing import (
 from ._progress import emit
 from ._records import ColumnWarning, by_topic
 from ._validation import (
+    ORDINARY,
     abbreviate,
     check_number,
     check_option,
     check_weights,
     find_columns,
+    power_of_two,
     to_native_byteorder,
 )
 from ._weight_model import DualWeightModel, WeightModel, fit_weight_model
@@ -59,6 +61,10 @@ LOWEST_R2 = 0.99
 
 # Below this effective sample size a fit with solver="descent" warns.
 LOW_ESS = 0.05
+
+
+# Upper bounds of counts for which memory is allocated at once.
+MAX_BINS, MAX_INIT = 10_000, 100_000
 
 
 # Text of the ConvergenceWarning for each status.
@@ -107,7 +113,11 @@ def set_features_in(model: Any, source: Any, names: Any) -> None:
         return
     if len(names) != d:
         raise ValueError(f"{source.name}: names {len(names)} columns but its blocks have {d}")
-    model.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+    names = [str(name) for name in names]
+    if len(set(names)) < d:
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise ValueError(f"{source.name}: has two columns named {twice!r}; names should differ")
+    model.feature_names_in_ = np.array(names, dtype=object)
 
 
 class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
@@ -190,7 +200,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
                 f"encoder={self.encoder!r} should be a TableEncoder or None, not "
                 f"{type(self.encoder).__name__}"
             )
-        check_number("n_bins", self.n_bins, numbers.Integral, low=2)
+        check_number("n_bins", self.n_bins, numbers.Integral, low=2, high=MAX_BINS)
         check_number("max_iter", self.max_iter, numbers.Integral, low=1)
         check_number("tol", self.tol, low=0)
         if self.n_threads is not None:
@@ -256,6 +266,14 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
 
     def _prepare(self, X: Any, sample_weight: Any, cluster_on: str) -> Design:
         X, a, column_map = self._read(X, sample_weight)
+        if self.objective == "paper" and sample_weight is not None:
+            largest = float(np.max(sample_weight))
+            if power_of_two(largest) != 1:
+                raise ValueError(
+                    f"sample_weight has values up to {largest:g}; with objective='paper', whose "
+                    f"spread depends on their scale, the largest should be in [{1 / ORDINARY:.0e}, "
+                    f"{ORDINARY:.0e}]"
+                )
         if self.solver == "paper" and not np.isin(a, (0.0, 1.0)).all():
             other = a[~np.isin(a, (0.0, 1.0))][0]
             raise ValueError(
@@ -509,9 +527,9 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             return X, {}
         if self.encoder_ is None:
             X = to_native_byteorder(X)
-            matrix = validate_data(
-                self, X, reset=False, accept_sparse="csr", dtype=SUPPORTED_DTYPES, order="C"
-            )
+            how: Any = {"accept_sparse": "csr", "dtype": SUPPORTED_DTYPES, "order": "C"}
+            with np.errstate(invalid="ignore"):  # of a sum with inf, which is refused
+                matrix = validate_data(self, X, reset=False, **how)
             return matrix, {}
         read = self.encoder_._encode(X)
         unknowns.append(read.unknown)

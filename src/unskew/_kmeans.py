@@ -376,7 +376,8 @@ def lloyd(
         new, totals = label_and_sum(rows, distance, w, C)
         value = float(w @ new.e)
         if value > best:  # by rounding only: the last sweep did not lower the inertia
-            return clusters, True
+            # Labels of an initial partition need not be the nearest (rows of weight 0).
+            return label(rows, distance, clusters.C), True
         settled = np.array_equal(new.labels, clusters.labels)
         clusters, best = new, value
         if settled:

@@ -15,6 +15,17 @@ from ._validation import abbreviate
 MAX_CELL = 48
 
 
+# Characters that move the cursor, change colours or the direction of text, as \\x1b and so on.
+_UNSEEN = [*range(0x20), 0x7F, *range(0x80, 0xA0), 0x200E, 0x200F, *range(0x2028, 0x202F)]
+_UNSEEN += [*range(0x2066, 0x206A), 0xFEFF, 0xFFF9, 0xFFFA, 0xFFFB, *range(0xD800, 0xE000)]
+_ESCAPES = {code: chr(code).encode("unicode_escape").decode() for code in _UNSEEN if code != 0x0A}
+
+
+def visible(text: str) -> str:
+    """Text for a terminal: control characters, which could command it, are shown as escapes."""
+    return text.translate(_ESCAPES)
+
+
 class ColumnWarning(UserWarning):
     """Columns of a table are left out, or their rare values are pooled."""
 
@@ -98,7 +109,8 @@ class Records(list):
         if not self:
             return "[]"
         # The last column, of notes, is shown in full.
-        cells = [[*map(_short, row[:-1]), row[-1]] for row in self._cells()]
+        rows = [[visible(cell).replace("\n", "\\n") for cell in row] for row in self._cells()]
+        cells = [[*map(_short, row[:-1]), row[-1]] for row in rows]
         widths = [max(map(len, column)) for column in zip(*cells)]
         lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() for row in cells]
         return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from typing import Any
 
@@ -93,7 +94,7 @@ def check_number(
         else:
             rule = f"in {'(' if open_low else '['}{low:g}, {high:g}]"
         raise ValueError(f"{name}={value!r} should be {rule}")
-    if not np.isfinite(value):
+    if not isinstance(value, numbers.Integral) and not math.isfinite(value):
         raise ValueError(f"{name}={value!r} should be finite")
 
 
@@ -102,8 +103,23 @@ def check_option(name: str, value: Any, words: tuple[str | None, ...]) -> None:
         raise ValueError(f"{name}={value!r} should be one of {', '.join(map(repr, words))}")
 
 
+# Weights whose largest is outside 1 / ORDINARY .. ORDINARY are divided by a power of two, so that
+# sums and squares do not overflow or underflow. A weight of less than NEGLIGIBLE times the largest
+# has no reciprocal.
+ORDINARY, NEGLIGIBLE = 2.0**64, 2.0**-900
+
+
+def power_of_two(size: float) -> float:
+    """The power of two p with 1 <= size / p < 2 where size is extreme (see ORDINARY), else 1."""
+    if size == 0 or 1 / ORDINARY <= size <= ORDINARY:
+        return 1.0
+    return math.ldexp(1.0, math.frexp(size)[1] - 1)
+
+
 def check_weights(sample_weight: Any, n: int) -> np.ndarray:
-    """Design weights as float64: one per row, finite, none negative, not all zero."""
+    """Design weights as float64: one per row, finite, none negative, not all zero.
+
+    Weights of an extreme scale are divided by a power of two, which is exact."""
     if sample_weight is None:
         # For many rows, one number broadcast to all: saves n float64, here and in the solver.
         return np.ones(n) if n < LARGE_N else np.broadcast_to(np.float64(1.0), (n,))
@@ -126,6 +142,15 @@ def check_weights(sample_weight: Any, n: int) -> np.ndarray:
     if not a.any():
         raise ValueError(
             "sample_weight is zero for every row; at least one weight should be positive"
+        )
+    scale = power_of_two(float(a.max()))
+    a = a / scale if scale != 1 else a
+    negligible = (a > 0) & (a < NEGLIGIBLE * a.max())
+    if negligible.any():
+        at = int(negligible.argmax())
+        raise ValueError(
+            f"sample_weight[{at}]={given[at]:g} should be 0 or >= {NEGLIGIBLE:.0e} times the "
+            f"largest weight {given.max():g}"
         )
     return a
 

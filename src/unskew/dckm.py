@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _effects, _kmeans, _solver
-from ._base import BaseDecorrelator, FitProblem, rollback_on_error
+from ._base import MAX_INIT, BaseDecorrelator, FitProblem, rollback_on_error
 from ._compat import FIT_STACKLEVEL, with_callbacks
 from ._data.sampling import draw_rows
 from ._kmeans import Clusters, Distance, check_init, init_clusters
@@ -175,7 +175,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         The multipliers m, with mean 1 weighted by a (0 for rows of weight 0); under "paper" the
         paper's w.
     combined_weights_ : ndarray (n,)
-        a m, the weights to use downstream.
+        a m, the weights to use downstream. (A ``sample_weight`` whose largest is outside 2**-64 to
+        2**64 is divided by a power of two first.)
     inertia_ : float
         sum_i w_i ||x_i - C[label_i]||^2.
     objective_, history_ : float, dict of arrays
@@ -309,7 +310,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                     "unskew.ConsensusDCKM does"
                 )
         check_number("n_clusters", self.n_clusters, numbers.Integral, low=1)
-        check_number("n_init", self.n_init, numbers.Integral, low=1)
+        check_number("n_init", self.n_init, numbers.Integral, low=1, high=MAX_INIT)
         check_option("cluster_on", self.cluster_on, ("non_suspects", "all"))
         check_option("adjust", self.adjust, ("weights", "effects", "both"))
         if self.effect_degree != "bins":

@@ -21,6 +21,7 @@ from sklearn.metrics import pairwise_distances_chunked
 from sklearn.utils import check_array, check_random_state
 
 from ._terms import effective_share
+from ._validation import power_of_two
 
 __all__ = [
     "adjusted_rand_score",
@@ -39,6 +40,8 @@ WEIGHT_KINDS = ("frequency", "importance")
 # A float attribute with more distinct values than this is numeric, not categorical.
 MAX_CATEGORIES = 20
 TILE_BYTES = 2**26
+# Largest value whose covariances have a finite sum of squares.
+LARGEST = 1e70
 
 
 # ------------------------------------------------------------------ agreement of two labelings
@@ -146,7 +149,8 @@ def adjusted_rand_score(labels_true, labels_pred, *, sample_weight=None, weight_
     fp = float(n @ (col - n))
     tn = float(n @ ((total - row) - (col - n)))
     if weight_kind == "frequency":
-        tp = float(n @ (n - 1))
+        # In units of the weights; below 2**-900 of a row the limit is reached.
+        tp = float(n @ (n - 1 / max(_unit_of(sample_weight), 2.0**-900)))
     else:
         squares = _contingency(labels_true, labels_pred, sample_weight, power=2).data
         tp = float((n * n - squares).sum())
@@ -280,6 +284,8 @@ def _correlation_ratio(labels, values, sample_weight):
     w = _check_weights(sample_weight, len(labels), "labels")
     codes = _codes(labels)
     w = w / w.sum()
+    size = float(np.abs(values).max())
+    values = np.ldexp(values, -np.frexp(size)[1])  # the ratio has no unit
     values = values - w @ values
     mass, sums = np.bincount(codes, w), np.bincount(codes, w * values)
     total = w @ values**2
@@ -341,11 +347,15 @@ def silhouette_score(
         raise ValueError(
             "metric='precomputed' is not supported; it should be a metric of rows of X"
         )
-    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    X = _check_rows(X)
     labels = _vector(labels, "labels")
     if len(labels) != X.shape[0]:
         raise ValueError(f"labels has {len(labels)} entries but X has {X.shape[0]} rows")
     w = _check_weights(sample_weight, len(labels), "labels")
+    unit = _unit_of(sample_weight)
+    size = float(abs(X).max())
+    if isinstance(metric, str) and not 2.0**-30 <= size <= 2.0**30 and size > 0:
+        X = _times_two_to(X, 1 - np.frexp(size)[1])  # the coefficient has no unit
     rows = np.flatnonzero(w > 0)
     if sample_size is not None:
         if not 2 <= sample_size <= len(rows):
@@ -357,14 +367,14 @@ def silhouette_score(
         X, labels, w = X[rows], labels[rows], w[rows]
     codes = _codes(labels)
     n, k = len(codes), codes.max(initial=-1) + 1
-    copies = weight_kind == "frequency" and w.max() > 1
+    copies = weight_kind == "frequency" and w.max() * unit > 1
     if k < 2 or (k == n and not copies):
         raise ValueError(f"labels has {k} distinct values but should have 2 to {n - 1} (rows - 1)")
 
     mass, count = np.bincount(codes, w), np.bincount(codes)
     belongs = sparse.csr_array((w, (np.arange(n), codes)), shape=(n, k))
     if weight_kind == "frequency":
-        others = mass[codes] - 1
+        others = mass[codes] - 1 / max(unit, 2.0**-900)
         singleton = others <= 0
     else:
         others = mass[codes] - w
@@ -503,8 +513,14 @@ def amount_of_correlation(X, sample_weight=None, *, diagonal=False):
     >>> amount_of_correlation([[0, 0], [0, 1], [1, 0], [1, 1]])
     0.0
     """
-    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    X = _check_rows(X)
     n, d = X.shape
+    size = float(abs(X).max())
+    if size > LARGEST:
+        raise ValueError(
+            f"X has values of size {size:.3g}; they should be <= {LARGEST:.0e}, because their "
+            "products overflow. Rescale X"
+        )
     w = _check_weights(sample_weight, n, "X")
     w = w / w.sum()
     mean = np.asarray(X.T @ w, dtype=np.float64)
@@ -563,13 +579,31 @@ def _vector(values, name):
     return values
 
 
+def _check_rows(X):
+    with np.errstate(invalid="ignore"):  # of a sum with inf, which is refused
+        return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+
+
+def _times_two_to(X, exponent):
+    if not sparse.issparse(X):
+        return np.ldexp(X, exponent)
+    return sparse.csr_array((np.ldexp(X.data, exponent), X.indices, X.indptr), shape=X.shape)
+
+
 def _check_lengths(values, name, others, other_name):
     if len(values) != len(others):
         raise ValueError(f"{name} has {len(values)} entries but {other_name} has {len(others)}")
 
 
+def _unit_of(weights):
+    """Power of two by which `_check_weights` divides."""
+    return 1.0 if weights is None else power_of_two(float(np.max(weights)))
+
+
 def _check_weights(weights, n, against, name="sample_weight"):
-    """Weights as float64, >= 0, finite, not all 0; with `n` None any length is valid."""
+    """Weights as float64, >= 0, finite, not all 0; with `n` None any length is valid.
+
+    Weights of an extreme scale are divided by a power of two, which is exact."""
     if weights is None and n is not None:
         return np.ones(n)
     weights = _vector(weights, name).astype(np.float64)
@@ -584,7 +618,7 @@ def _check_weights(weights, n, against, name="sample_weight"):
         raise ValueError(f"{name}[{at}]={weights[at]} should be >= 0")
     if weights.max() == 0:
         raise ValueError(f"{name} has sum 0 but should have a positive entry")
-    return weights
+    return weights / power_of_two(float(weights.max()))
 
 
 def _check_kind(weight_kind):

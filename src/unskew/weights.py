@@ -70,7 +70,8 @@ class DecorrelationWeights(BaseDecorrelator):
     weights_ : ndarray (n,)
         The multipliers m under "normalized" (0 for rows of weight 0); the paper's w under "paper".
     combined_weights_ : ndarray (n,)
-        a m, the weights to use downstream.
+        a m, the weights to use downstream. (A ``sample_weight`` whose largest is outside 2**-64 to
+        2**64 is divided by a power of two first.)
     imbalance_, initial_imbalance_ : float
         sum(D**2) at the solution and at m = 1.
     effective_sample_size_ : float

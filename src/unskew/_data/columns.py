@@ -62,6 +62,8 @@ def frame_columns(frame: Any) -> dict[str, Any]:
 
 def read_column(series: Any, name: str, kind: str | None = None) -> ColumnValues:
     """Read by dtype, or as ``kind`` ("number" or "category") where given."""
+    if kind == "category" and series.dtype.is_integer():
+        return _integers_as_categories(series)
     values = _by_dtype(series, name)
     if kind == "category" and values.kind in ("number", "date", "ordered"):
         if values.kind == "ordered":
@@ -188,6 +190,15 @@ def _objects(values: list, name: str) -> ColumnValues:
         f"column {name!r} of X mixes {' and '.join(sorted(kinds))}; a column should have one type "
         "of values"
     )
+
+
+def _integers_as_categories(series: Any) -> ColumnValues:
+    """Integers as categories, in ascending order. float64 would merge codes above 2**53."""
+    known = ~np.asarray(series.is_null().to_numpy(), dtype=bool)
+    different, places = np.unique(series.drop_nulls().to_numpy(), return_inverse=True)
+    codes = np.full(known.size, -1, dtype=np.int64)
+    codes[known] = places
+    return ColumnValues("text", None, codes, tuple(map(str, different.tolist())))
 
 
 def _numbers_as_categories(numbers: np.ndarray) -> ColumnValues:

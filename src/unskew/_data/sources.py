@@ -336,6 +336,9 @@ class ParquetReader:
                 self._groups.append((number, group))
                 self._rows.append(notes.row_group(group).num_rows)
         self.columns = list(names or [] if columns is None else columns)
+        if len(set(names or [])) < len(names or []):
+            twice = next(c for i, c in enumerate(names or []) if c in (names or [])[:i])
+            raise FileError(f"{path}: has two columns named {twice!r}; names should differ")
         lacking = [c for c in self.columns if c not in (names or [])]
         if lacking:
             raise ValueError(f"{path}: has no column {lacking[0]!r}; columns: {names}")

@@ -155,12 +155,18 @@ class TableBlocks:
                 for name in names:
                     asked = (encoder.kinds or {}).get(name)
                     with block_errors(self.name, number):
-                        # Numbers are converted to categories after all blocks have been read.
-                        read = read_column(series[name], name, None if asked != "number" else asked)
+                        # Other numbers than integers are converted to categories after all blocks
+                        # have been read.
+                        exact = asked == "number" or series[name].dtype.is_integer()
+                        read = read_column(series[name], name, asked if exact else None)
                     parts[name].append(read)
             for name in names:
-                whole = concat_values(parts.pop(name), name, self.name)
-                yield as_category(whole) if (encoder.kinds or {}).get(name) == "category" else whole
+                category = (encoder.kinds or {}).get(name) == "category"
+                own = parts.pop(name)
+                if category and any(part.kind == "text" for part in own):
+                    own = [as_category(part) for part in own]
+                whole = concat_values(own, name, self.name)
+                yield as_category(whole) if category else whole
 
     def matrix(self, encoder: Any) -> Blocks:
         """Blocks of encoded rows."""
@@ -221,7 +227,7 @@ def concat_values(parts: list[ColumnValues], name: str, reader: str) -> ColumnVa
         return ColumnValues(first.kind, np.concatenate(numbers_), None, first.words)
     words = first.words
     if first.kind == "text":
-        words = tuple(sorted({word for number in informative for word in parts[number].words}))
+        words = sort_words({word for number in informative for word in parts[number].words})
     place = {word: at for at, word in enumerate(words)}
     codes = []
     for number, (part, size) in enumerate(zip(parts, sizes)):
@@ -231,6 +237,14 @@ def concat_values(parts: list[ColumnValues], name: str, reader: str) -> ColumnVa
             # Position -1 is the missing value.
             codes.append(np.array([*(place[word] for word in part.words), -1])[part.codes])
     return ColumnValues(first.kind, None, np.concatenate(codes), words)
+
+
+def sort_words(words: set[str]) -> tuple[str, ...]:
+    """Words in the order of a column in memory: numbers by value, other words as text."""
+    try:
+        return tuple(sorted(words, key=lambda word: float(word) if "." in word else int(word)))
+    except ValueError:
+        return tuple(sorted(words))
 
 
 def as_category(values: ColumnValues) -> ColumnValues:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import math
@@ -25,6 +26,9 @@ from ._errors import FileError, need, one_line, why
 from ._formats import STANDARD, SUFFIXES, TEXT, TEXT_TABLES, split_name
 from ._survey import STATISTICS, read_excel, read_statistics
 from ._table import Table
+
+# A few bytes can declare a sparse matrix of any width.
+MAX_COLUMNS = 2**20
 
 
 @dataclass(frozen=True)
@@ -182,6 +186,8 @@ def read_table(
                 data, notes, findings = read_excel(where, name, variable, limit)
             else:
                 data = _READERS[form](where, name, variable, limit)
+    if data.shape[1] > MAX_COLUMNS:
+        raise FileError(f"{name}: has {data.shape[1]:,} columns; at most {MAX_COLUMNS:,} are read")
     if isinstance(data, np.ndarray) or sp.issparse(data):
         names = [f"c{j}" for j in range(data.shape[1])]
     else:
@@ -216,6 +222,8 @@ def _locate(source: str | os.PathLike, name: str) -> Path | None:
 def _all_of(source: str | os.PathLike, name: str) -> bytes:
     try:
         if str(source) == STANDARD:
+            if sys.stdin is None:
+                raise FileError(f"{name}: is closed")
             return sys.stdin.buffer.read()
         return Path(source).read_bytes()
     except OSError as error:
@@ -315,6 +323,14 @@ def _parquet(where: Any, name: str, variable: None, limit: int) -> Any:
 
 def _feather(where: Any, name: str, variable: None, limit: int) -> Any:
     polars = need("polars", "io", "reading feather and arrow")
+    arrow = need("pyarrow", "io", "reading feather and arrow")
+    ipc = need("pyarrow.ipc", "io", "reading feather and arrow")
+    with _opened(where) as file, contextlib.suppress(arrow.ArrowInvalid):
+        names = ipc.open_file(file).schema.names
+        for twice in (each for i, each in enumerate(names) if each in names[:i]):
+            raise FileError(f"{name}: has two columns named {twice!r}; names should differ")
+    if isinstance(where, io.BytesIO):
+        where.seek(0)
     try:
         return polars.read_ipc(where)
     except (polars.exceptions.PolarsError, OSError) as error:
@@ -341,20 +357,22 @@ def _npy(where: Any, name: str, variable: None, limit: int) -> Any:
     if array.dtype.names:
         polars = need("polars", "io", "reading tables")
         return polars.DataFrame({n: np.ascontiguousarray(array[n]) for n in array.dtype.names})
-    return _matrix(array, name)
+    return _matrix(array, name, limit)
 
 
 def _npz(where: Any, name: str, variable: str | None, limit: int) -> Any:
     with _opened(where) as file:
         names = set(check_npz(file, max_bytes=limit))
         if variable is None and {"format", "shape", "data", "indices", "indptr"} <= names:
-            matrix = sp.csr_array(sp.load_npz(file))
-            matrix.check_format(full_check=True)  # indices out of range would crash later
-            return _matrix(matrix, name)
+            matrix = sp.load_npz(file)
+            # Before any conversion: indices out of range write outside of the new arrays.
+            if hasattr(matrix, "check_format"):
+                matrix.check_format(full_check=True)
+            return _matrix(matrix, name, limit)
         _check_variable(name, variable, names)
         with np.load(file, allow_pickle=False) as archive:
             found = {k: archive[k] for k in archive.files if variable in (None, k)}
-    return _matrix(_choose_variable(found, variable, name), name)
+    return _matrix(_choose_variable(found, variable, name), name, limit)
 
 
 @contextmanager
@@ -407,13 +425,13 @@ def _mat(where: Any, name: str, variable: str | None, limit: int) -> Any:
     for matrix in found.values():
         if sp.issparse(matrix):
             matrix.check_format(full_check=True)
-    return _matrix(_choose_variable(found, variable, name), name)
+    return _matrix(_choose_variable(found, variable, name), name, limit)
 
 
 def _svmlight(where: Any, name: str, variable: None, limit: int) -> Any:
     from sklearn.datasets import load_svmlight_file
 
-    return sp.csr_array(load_svmlight_file(where)[0])
+    return _matrix(load_svmlight_file(where)[0], name, limit)
 
 
 def _check_variable(name: str, variable: str | None, names: set[str]) -> None:
@@ -441,12 +459,18 @@ def _choose_variable(found: dict[str, Any], variable: str | None, name: str) -> 
     return found[matrices[0]]
 
 
-def _matrix(value: Any, name: str) -> Any:
+def _matrix(value: Any, name: str, limit: int) -> Any:
     if value.ndim != 2:
         raise FileError(f"{name}: has shape {value.shape}; a matrix should be (rows, columns)")
     if value.dtype.kind not in "buif":
         raise FileError(f"{name}: has dtype {value.dtype}; values should be numbers")
     if sp.issparse(value):
+        n, d = value.shape
+        if d > MAX_COLUMNS or 8 * n > limit:
+            raise FileError(
+                f"{name}: has {n:,} rows and {d:,} columns; at most {limit // 8:,} rows (see "
+                f"max_bytes) and {MAX_COLUMNS:,} columns are read"
+            )
         return sp.csr_array(value)
     return np.ascontiguousarray(value)
 
@@ -468,7 +492,10 @@ def _damage_named(form: str, name: str) -> Iterator[None]:
         yield
     except (FileError, MemoryError):
         raise
-    except Exception as error:  # the libraries raise many types for a damaged file
+    except BaseException as error:  # the libraries raise many types for a damaged file
+        # polars' PanicException is not an Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise FileError(f"{name}: cannot be read as {form}: {one_line(error)}") from error
 
 

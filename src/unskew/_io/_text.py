@@ -31,7 +31,10 @@ MISSING_MARKS = (
     *("missing", "Missing", "#NULL!", "#DIV/0!", "#VALUE!"),
 )
 
+# Integers with leading zeros are codes. Those that int64 cannot hold are, if floats would be equal.
+CODES, LONG = r"^[+-]?0\d+$", r"^[+-]?\d{19,}$"
 SEPARATORS = (",", ";", "\t")
+COLUMNS_AT_ONCE = 1000  # of one polars expression: its memory grows with their number
 BLOCK = 1 << 24  # bytes per block of the csv reader; a record should not be longer
 
 
@@ -62,8 +65,11 @@ def as_utf8(content: bytes, name: str, encoding: str) -> bytes:
     """Convert text to UTF-8 without a byte order mark; an error names an undecodable byte."""
     try:
         codec = codecs.lookup(encoding).name
-    except LookupError:
-        raise FileError(f"{name}: encoding {encoding!r} is not known to Python") from None
+        "".encode(codec)  # LookupError for codecs of bytes, as base64
+    except (LookupError, ValueError):
+        raise FileError(
+            f"{name}: encoding {encoding[:40]!r} is not a text encoding known to Python"
+        ) from None
     if codec == "utf-8" and content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise FileError(f"{name}: is UTF-16, not UTF-8; use --encoding utf-16")
     if codec == "utf-8":
@@ -80,6 +86,8 @@ def as_utf8(content: bytes, name: str, encoding: str) -> bytes:
             f"{encoding.upper()}; if the file has another encoding, specify it, "
             "for example --encoding latin-1"
         ) from None
+    except ValueError as error:
+        raise FileError(f"{name}: is not {encoding.upper()}: {one_line(error)}") from None
     return _without_nul(text.encode("utf-8"), name)
 
 
@@ -207,16 +215,17 @@ def _column_names(
     wanted = [cell.strip() or f"c{j}" for j, cell in enumerate(cells)]
     if all(re.fullmatch("'[^']+'", column) for column in wanted):
         wanted = [column[1:-1] for column in wanted]
-    names: list[str] = []
+    names: dict[str, int] = {}  # and the next number to try
     taken = set(wanted)
     for j, column in enumerate(wanted):
         if column in names:
-            own = next(c for i in count(2) if (c := f"{column}_{i}") not in taken)
+            own = next(c for i in count(names[column]) if (c := f"{column}_{i}") not in taken)
+            names[column] = int(own.rpartition("_")[2]) + 1
             findings.append(Finding("renamed", own, f"column {j + 1}, also named {column!r}"))
             taken.add(own)
             column = own
-        names.append(column)
-    return names
+        names[column] = 2
+    return list(names)
 
 
 # ---------------------------------------------------------------------------------------- types
@@ -233,21 +242,35 @@ def infer_types(
     """Infer missing values and types of string columns; also returns findings.
 
     bool (true, false), integer, float, date (2024-01-31, 2024/1/31) and time (2024-01-31 12:00),
-    else string. Integers with leading zeros are codes and stay strings. `MISSING_MARKS` are missing
+    else string. Integers with leading zeros are codes and stay strings, as do those that int64
+    cannot hold where different ones would be the same float. `MISSING_MARKS` are missing
     values where a type other than string remains without them. A column of which at least half but
     not all values are numbers stays a string column and gets a finding. With `decimal_comma`, 1,5
     is also a number.
     """
     import polars as pl
 
+    if frame.width > COLUMNS_AT_ONCE:
+        parts, of_parts = [], []
+        for start in range(0, frame.width, COLUMNS_AT_ONCE):
+            part = frame[:, start : start + COLUMNS_AT_ONCE]
+            part, found = infer_types(
+                part, first, missing, numbers=numbers, decimal_comma=decimal_comma
+            )
+            parts += part.get_columns()
+            of_parts += found
+        return pl.DataFrame(parts), of_parts
     findings: list[Finding] = []
     columns = []
-    for column in frame.get_columns():
-        if column.dtype != pl.String:
-            columns.append(column)
+    stripped = pl.col(pl.String).str.strip_chars()
+    frame = frame.with_columns(
+        pl.when(stripped.is_in(list(missing))).then(None).otherwise(stripped).name.keep()
+    )
+    plain = _numeric_columns(frame.select(pl.col(pl.String))) if numbers else {}
+    for text in frame.get_columns():
+        if text.dtype != pl.String or text.name in plain:
+            columns.append(plain.get(text.name, text))
             continue
-        text = column.str.strip_chars()
-        text = text.set(text.is_in(list(missing)).fill_null(False), None)
         typed = _typed(text, numbers, decimal_comma)
         marked = text.is_in(MISSING_MARKS).fill_null(False)
         if typed.dtype == pl.String and marked.any():
@@ -257,12 +280,37 @@ def infer_types(
                 if other.dtype != pl.String:
                     marks = " and ".join(map(repr, sorted(text.filter(marked).unique())))
                     where = f"{marks} in {marked.sum()} row{'s' * (marked.sum() > 1)}"
-                    findings.append(Finding("missing", column.name, where))
+                    findings.append(Finding("missing", text.name, where))
                     typed = other
         if typed.dtype == pl.String and numbers:
             findings += _mixed(text, first, decimal_comma)
         columns.append(typed)
     return pl.DataFrame(columns), findings
+
+
+def _numeric_columns(frame: Any) -> dict[str, Any]:
+    """Columns of strings that are all numbers, as ``_typed`` returns them, by name. All columns at
+    once: one by one, a table of 100,000 columns takes minutes."""
+    import polars as pl
+
+    def nulls(frame: Any) -> tuple:
+        return frame.null_count().row(0)
+
+    if not frame.width:
+        return {}
+    values = frame.select(pl.all().cast(pl.Float64, strict=False))
+    missing = nulls(frame)
+    good = [n for n, m, v in zip(frame.columns, missing, nulls(values)) if m == v < len(frame)]
+    if not good:
+        return {}
+    frame = frame.select(good)
+    whole = frame.select(pl.all().cast(pl.Int64, strict=False))
+    codes = frame.select(pl.all().str.contains(f"{CODES}|{LONG}").any()).row(0)
+    found = {}
+    for name, m, w, code in zip(good, nulls(frame), nulls(whole), codes):
+        if not code:
+            found[name] = whole[name] if m == w else values[name]
+    return found
 
 
 def _typed(text: Any, numbers: bool, decimal_comma: bool) -> Any:
@@ -280,10 +328,13 @@ def _typed(text: Any, numbers: bool, decimal_comma: bool) -> Any:
             points = text.str.replace(",", ".", literal=True)
         values = points.cast(pl.Float64, strict=False)
         if len(values) - values.null_count() == filled:
-            if sample.str.contains(r"^[+-]?0\d+$").any():
+            if sample.str.contains(CODES).any():
                 return text
             whole = points.cast(pl.Int64, strict=False)
-            return whole if whole.null_count() == text.null_count() else values
+            if whole.null_count() == text.null_count():
+                return whole
+            merged = sample.str.contains(LONG).any() and values.n_unique() < text.n_unique()
+            return text if merged else values
     if sample[:100].str.contains(r"^\d{4}/\d\d?/\d\d?$").all():
         day = text.str.to_date("%Y/%m/%d", strict=False)
         if day.null_count() == text.null_count():
@@ -292,7 +343,10 @@ def _typed(text: Any, numbers: bool, decimal_comma: bool) -> Any:
         day = text.str.to_date("%Y-%m-%d", strict=False)
         if day.null_count() == text.null_count():
             return day
-        time = text.str.to_datetime(strict=False)
+        try:
+            time = text.str.to_datetime(strict=False)
+        except pl.exceptions.ComputeError:  # polars finds no format, as for 2024-13-01
+            return text
         if time.null_count() == text.null_count():
             return time
     return text
@@ -339,8 +393,9 @@ def _jsonl_by_line(content: bytes, name: str, polars: Any) -> Any:
             continue
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise FileError(f"{name}: line {number}: is not JSON: {error.msg}") from None
+        except (ValueError, RecursionError) as error:
+            reason = getattr(error, "msg", one_line(error))
+            raise FileError(f"{name}: line {number}: is not JSON: {reason}") from None
         if not isinstance(row, dict):
             raise FileError(f"{name}: line {number}: should be an object, {{...}}, not {line[:20]}")
         for key, value in row.items():

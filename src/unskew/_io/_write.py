@@ -1,7 +1,8 @@
 """Atomic writing: temporary file in the same folder, fsync, rename.
 
-An exception, Ctrl-C or a full disk leaves the old file intact and no temporary file. (kill -9 or a
-power failure can leave a hidden `.NAME.*.part` file; the old file is intact then, too.)
+An exception, Ctrl-C or a full disk leaves the old file intact and no temporary file. kill -9 or a
+power failure can leave a hidden `.NAME.*.part` file; the old file is intact then, too, and the next
+output with the name removes it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import contextlib
 import gzip
 import io
 import os
+import platform
+import re
 import stat
 import sys
 import tempfile
@@ -57,11 +60,49 @@ def check_output(path: str | os.PathLike) -> None:
     if path.exists() and not path.stat().st_mode & 0o222:
         raise FileError(f"{given}: the file is read-only and would be replaced")
     try:
-        handle, probe = tempfile.mkstemp(prefix=".unskew-", suffix=".part", dir=path.parent)
-        os.close(handle)
-        os.unlink(probe)
+        _make_temporary(path).unlink()
     except OSError as error:
         raise FileError(f"{given}: cannot be written: {why(error)}") from error
+    _remove_abandoned(path)
+
+
+def _make_temporary(target: Path) -> Path:
+    """A new file in the folder of `target`: .STEM.HOST-PID.RANDOM.part.SUFFIX. It keeps the suffix,
+    for writers that depend on it."""
+    own = f"{_host()}-{os.getpid()}"
+    stem = stem_of(target)[:100]  # names have at most 255 bytes
+    handle, name = tempfile.mkstemp(
+        prefix=f".{stem}.{own}.", suffix=f".part{target.suffix}", dir=target.parent
+    )
+    os.close(handle)
+    return Path(name)
+
+
+def _host() -> str:
+    return re.sub(r"[^A-Za-z0-9]", "", platform.node())[:32] or "host"
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove temporary files of `target` whose process on this machine was killed."""
+    if os.name != "posix":  # os.kill(pid, 0) does not end the process there only
+        return
+    stem, suffix = re.escape(stem_of(target)[:100]), re.escape(target.suffix)
+    pattern = re.compile(rf"\.{stem}\.{_host()}-(\d+)\.[^.]+\.part{suffix}")
+    with contextlib.suppress(OSError):
+        for name in os.listdir(target.parent):
+            found = pattern.fullmatch(name)
+            if found and not _is_running(int(found[1])):
+                os.unlink(target.parent / name)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # a process of another user
+        return True
+    return True
 
 
 class Outputs:
@@ -93,6 +134,8 @@ class Outputs:
     def claim(self, path: str | os.PathLike, what: str) -> None:
         """Check that `path` can be written; `what` is the name of the output in messages."""
         name = str(path)
+        if name == STANDARD and sys.stdout is None:
+            raise FileError(f"standard output: is closed; {what} cannot be written there")
         for other, before in self._claimed.items():
             both_standard = name == other == STANDARD
             if both_standard or (STANDARD not in (name, other) and same_file(name, other)):
@@ -134,12 +177,7 @@ class Outputs:
             raise FileError(f"{path}: cannot be written: {why(error)}") from error
 
     def _stage(self, target: Path, content: Content) -> None:
-        # The temporary name keeps the suffix, for writers that depend on it.
-        handle, name = tempfile.mkstemp(
-            prefix=f".{stem_of(target)}.", suffix=f".part{target.suffix}", dir=target.parent
-        )
-        os.close(handle)
-        temporary = Path(name)
+        temporary = _make_temporary(target)
         self._staged.append((temporary, target))
         _put(temporary, content)
         _sync(temporary)

@@ -16,6 +16,7 @@ from .._data.tiled import TiledMatrix
 from .._kmeans import Distance, RowScaling, weighted_cuts
 from .._parallel import Executor
 from .._rows import Rows
+from .._validation import check_weights
 from .stats import ColumnMap, ColumnStats, column_stats, shift_for
 
 # Maximum bytes of whole columns of out-of-core data in memory at a time (at least one column).
@@ -368,7 +369,7 @@ def design_for(model: Any, X: Any, sample_weight: Any = None) -> Design:
         suspects = np.flatnonzero(np.isin(column_map.source, model.suspects_))
     design = make_design(
         TiledMatrix(matrix, executor=Executor(model.n_threads)),
-        np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
+        check_weights(sample_weight, n),
         suspects=suspects,
         cluster_on=getattr(model, "cluster_on", "all"),
         n_bins=model.n_bins,

@@ -14,6 +14,19 @@ from .._data.tiled import TiledMatrix
 
 # Columns whose mean is more than this many standard deviations from 0 are shifted by it.
 FAR_FROM_ZERO = 8.0
+# Exponents of two that float64 keeps free for products of squares and sums of weights.
+FREE_EXPONENTS = 60
+
+
+def allowed_scales(dtype: np.dtype, d: int) -> tuple[float, float]:
+    """(smallest standard deviation, largest value) for which sums of d squares neither underflow
+    nor overflow. Sums over rows are in float64, whatever the dtype."""
+    limits = np.finfo(dtype)
+    smallest = np.sqrt(float(limits.tiny) / float(limits.eps))
+    largest = np.sqrt(float(limits.max) / d) / 4
+    if dtype == np.float64:
+        smallest, largest = smallest * 2.0**FREE_EXPONENTS, largest / 2.0**FREE_EXPONENTS
+    return float(smallest), float(largest)
 
 
 @dataclass(frozen=True)
@@ -71,7 +84,7 @@ def column_stats(
     Raises for columns with values that are not finite or whose squares overflow.
     """
     N = float(a.sum())
-    largest = np.sqrt(float(np.finfo(rows.dtype).max) / rows.d) / 4
+    smallest, largest = allowed_scales(rows.dtype, rows.d)
     rows = rows.tall() if rows.sparse else rows
 
     describe = (column_map or ColumnMap.identity(rows.d)).describe
@@ -89,7 +102,8 @@ def column_stats(
             if tile.shape[0] == 0:
                 return np.full(rows.d, np.inf), np.full(rows.d, -np.inf), np.zeros(rows.d), size
             low, high = ends(tile)
-        return low, high, a_ @ tile if sp.issparse(tile) else weighted_sum(a_, tile), size
+        with np.errstate(over="ignore", invalid="ignore"):  # inf and NaN are refused below
+            return low, high, a_ @ tile if sp.issparse(tile) else weighted_sum(a_, tile), size
 
     low, high = np.full(rows.d, np.inf), np.full(rows.d, -np.inf)
     total, size = np.zeros(rows.d), np.zeros(rows.d)
@@ -139,10 +153,10 @@ def column_stats(
     zeros = stored < (a > 0).sum()
     third = third + (zeros & (low != 0) & (high != 0))
     sd = np.where(high > low, np.sqrt(variance), 0.0)
-    for k in np.flatnonzero((high > low) & (sd == 0))[:1]:
+    for k in np.flatnonzero((high > low) & (sd < smallest))[:1]:
         raise ValueError(
-            f"{describe(k)} varies by {high[k] - low[k]:.3g}, whose square is 0 in floating point. "
-            "Rescale it"
+            f"{describe(k)} varies by {high[k] - low[k]:.3g}; its standard deviation should be >= "
+            f"{smallest:.3g} so that squared distances do not underflow in {rows.dtype}. Rescale it"
         )
     return ColumnStats(low, high, mean, sd, (third == 0) & (high > low))
 

@@ -21,7 +21,7 @@ from .._data.columns import (
     read_column,
 )
 from .._records import Finding, Records
-from .._validation import abbreviate, check_number, check_option
+from .._validation import abbreviate, check_number, check_option, check_weights
 from .findings import (
     MAX_DISTINCT,
     Signature,
@@ -44,7 +44,8 @@ class Recipe:
     kind      "number", "two-valued", "category", "ordered", "date", or "constant" (left out)
     asked     kind requested by the user, or None
     centre, scale, limit, mean   of numbers: clip((x - centre) / scale, limit) - mean
-    states    of categories: the value of each 0/1 column
+    states    of categories: the value of each 0/1 column; after the values that have a column of
+              their own, "other values" if n_pooled > 0, then "missing" if n_missing > 0
     step      encoded value of a 0/1 column where it is present
     note      whether there is an indicator column of missing values
     empty     whether only that indicator column is encoded
@@ -94,12 +95,19 @@ class Recipe:
         if self.kind == "constant":
             return []
         if self.kind == "category":
-            shown = self.states[1:] if len(self.states) == 2 else self.states
-            if self.states == ("False", "True"):
+            if self.states == ("False", "True") and not self.n_missing:
                 return [self.name]
-            return [_state_name(self.name, state) for state in shown]
+            named = [f"{self.name}={state}" for state in self.own_states]
+            named += [f"{self.name}: {OTHER}"] if self.n_pooled else []
+            named += [f"{self.name} is {MISSING}"] if self.n_missing else []
+            return named[1:] if len(named) == 2 else named
         own = [] if self.empty else [self.name]
         return [*own, f"{self.name} is {MISSING}"] if self.note else own
+
+    @property
+    def own_states(self) -> tuple:
+        """States that are a single value of the table, which may also be called "missing"."""
+        return self.states[: len(self.states) - bool(self.n_pooled) - bool(self.n_missing)]
 
     def number(self, x: np.ndarray) -> np.ndarray:
         return np.clip((x - self.centre) / self.scale, -self.limit, self.limit) - self.mean
@@ -127,12 +135,6 @@ def _list_words(words: tuple, used: np.ndarray, weight: np.ndarray) -> str:
     top = used[np.argsort(-weight[used], kind="stable")]
     shown = ", ".join(str(words[c])[:20] for c in top[:3])
     return f"{shown}, ... ({used.size:,})" if used.size > 3 else shown
-
-
-def _state_name(name: str, state: str) -> str:
-    if state == MISSING:
-        return f"{name} is {MISSING}"
-    return f"{name}: {OTHER}" if state == OTHER else f"{name}={state}"
 
 
 class EncodedTable(NamedTuple):
@@ -279,7 +281,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         n = len(frame)
         if not names or n == 0:
             raise ValueError(f"X has {n} rows and {len(names)} columns; both should be >= 1")
-        a = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        a = check_weights(sample_weight, n)
         kinds = self.kinds or {}
         read = [
             read_column(series, name, kinds.get(name))
@@ -568,12 +570,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"column {recipe.name!r} of X holds {values.kind}s but was a category in the fit, "
                 f"with values {abbreviate(list(recipe.states))}"
             )
-        state = {word: i for i, word in enumerate(recipe.states)}
-        rest = state.get(OTHER, -1)
+        state = {word: i for i, word in enumerate(recipe.own_states)}
+        rest = len(state) if recipe.n_pooled else -1
+        missing = len(recipe.states) - 1 if recipe.n_missing else -1
         # Position -1 is the missing value.
-        place = np.array(
-            [state.get(str(word), rest) for word in values.words] + [state.get(MISSING, -1)]
-        )[values.codes]
+        place = np.array([state.get(str(word), rest) for word in values.words] + [missing])[
+            values.codes
+        ]
         found = place >= 0
         if len(recipe.states) == 2:
             out[place == 1, 0] = recipe.step
@@ -643,16 +646,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ``value``; None stands for missing values."""
         recipe, at = self.recipes_[source], self._first_column(source)
         if recipe.kind == "category":
-            states = recipe.states
-            word = MISSING if value is None else str(value)
-            if word not in states:
+            states, own = recipe.states, recipe.own_states
+            if value is None and recipe.n_missing:
+                place = len(states) - 1
+            elif value is not None and str(value) in own:
+                place = own.index(str(value))
+            elif value == OTHER and recipe.n_pooled:
+                place = len(own)
+            else:
                 raise ValueError(
                     f"{value!r} is not a value of {recipe.name!r}; values: {abbreviate(states)}"
                 )
             half = recipe.step / 2
             if len(states) == 2:
-                return (at, half, np.inf) if states[1] == word else (at, -np.inf, half)
-            return at + states.index(word), half, np.inf
+                return (at, half, np.inf) if place == 1 else (at, -np.inf, half)
+            return at + place, half, np.inf
         if value is None:
             if not recipe.note:
                 raise ValueError(f"{recipe.name!r} has no missing values")

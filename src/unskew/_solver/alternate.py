@@ -11,9 +11,10 @@ import numpy as np
 
 from .. import _kmeans
 from .._kmeans import Clusters
-from .checkpoint import SaveHook, Snapshot, nested
+from .checkpoint import SaveHook, nested
 from .dual import DualState
 from .problem import History, Problem, Solution, Watcher, watch_nothing
+from .snapshot import CheckpointError, Snapshot, check_shape
 from .weights import WEIGHT_STEPS, minimize_weights, uniform_weights
 
 
@@ -41,7 +42,10 @@ def restore(problem: Problem, arrays: dict[str, np.ndarray]) -> State:
     if "w" in arrays:
         clusters = Clusters(*(arrays[name] for name in Clusters._fields))
         return State(clusters, arrays["w"])
-    assert problem.dual is not None
+    if problem.dual is None:
+        raise CheckpointError("the checkpoint is damaged (no weights); remove it")
+    for name, like in problem.dual.start().arrays().items():
+        check_shape(arrays, name, like)
     rows, distance, dual = problem.rows, problem.distance, DualState.from_arrays(arrays)
     clusters = _kmeans.label(rows, distance, arrays["C"])
     same = np.array_equal(arrays["C"], arrays["weight_C"])

@@ -11,18 +11,21 @@ import json
 import os
 import struct
 import time
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from .._io import check_npz, check_output, one_line, write_atomic
+from .._compat import FIT_STACKLEVEL
+from .._io import FileError, check_npz, check_output, one_line, write_atomic
 from .._progress import emit
+from .snapshot import CheckpointError, Snapshot, check_snapshot
 
-FORMAT = "unskew checkpoint 3"
+FORMAT = "unskew checkpoint 4"
 # Parameters that do not change the result: a fit may be resumed with other values.
 NEUTRAL_PARAMETERS = (
     *("checkpoint", "checkpoint_seconds", "resume", "n_threads", "verbose"),
@@ -35,20 +38,6 @@ DAMAGED = (
 )
 # Number of rows whose values are part of the fingerprint, evenly spaced.
 FINGERPRINT_ROWS = 64
-
-
-class CheckpointError(ValueError):
-    """The file is not a checkpoint, or not of this fit; the message has the reason."""
-
-
-class Snapshot(NamedTuple):
-    """State of a fit from which it can be resumed with a bit-identical result.
-
-    arrays and facts (numbers, strings, lists of them), each by name.
-    """
-
-    arrays: dict[str, np.ndarray]
-    facts: dict[str, Any]
 
 
 # Called where a fit can be resumed, with a function that returns its state.
@@ -92,6 +81,7 @@ class Checkpoint:
     def write(self, snapshot: Snapshot) -> None:
         header = {"identity": self.identity, "arrays": sorted(snapshot.arrays)}
         facts = {"format": FORMAT, **header, "facts": snapshot.facts}
+        facts["digest"] = digest_of(snapshot)
         text = np.frombuffer(json.dumps(facts).encode("utf-8"), dtype=np.uint8)
         content: dict[str, Any] = {"__facts__": text, **snapshot.arrays}
 
@@ -99,8 +89,18 @@ class Checkpoint:
             with open(path, "wb") as file:
                 np.savez(file, **content)
 
-        write_atomic(self.path, save)
-        self._last, self._own = time.monotonic(), True
+        try:
+            write_atomic(self.path, save)
+        except (FileError, OSError) as error:
+            # The fit is worth more than its checkpoint, and the disk may have space again later.
+            warnings.warn(
+                f"the checkpoint was not saved, and the fit continues: {error}",
+                UserWarning,
+                stacklevel=FIT_STACKLEVEL,
+            )
+        else:
+            self._own = True
+        self._last = time.monotonic()
 
     def read(self, resume: bool = True) -> Snapshot | None:
         """The saved state, None where there is no file. Raises if the file is of another fit, and,
@@ -115,7 +115,9 @@ class Checkpoint:
                     header = json.loads(bytes(stored["__facts__"]).decode("utf-8"))
                     arrays = {name: stored[name] for name in stored.files if name != "__facts__"}
             ok = header.get("format") == FORMAT
-            whole = sorted(arrays) == header.get("arrays", sorted(arrays))
+            found = Snapshot(arrays, header.get("facts"))
+            whole = isinstance(header.get("identity"), dict) and isinstance(found.facts, dict)
+            whole = whole and header.get("digest") == digest_of(found)
         except DAMAGED as error:
             raise CheckpointError(
                 f"{self.path}: is not a checkpoint of unskew, or is damaged "
@@ -143,11 +145,17 @@ class Checkpoint:
                     f"{self.path}: is the checkpoint {shown}; remove it or use another path "
                     "(resume=False overwrites it)"
                 )
-        return Snapshot(arrays, header["facts"])
+        return found
 
     def remove(self) -> None:
         if self._own:
             self.path.unlink(missing_ok=True)
+
+
+def digest_of(snapshot: Snapshot) -> str:
+    """Digest of a snapshot: a changed value is refused, not continued to another result."""
+    arrays = [part for name in sorted(snapshot.arrays) for part in (name, snapshot.arrays[name])]
+    return digest(json.dumps(snapshot.facts, sort_keys=True), *arrays)
 
 
 def digest(*parts: Any) -> str:
@@ -156,7 +164,8 @@ def digest(*parts: Any) -> str:
     for part in parts:
         if isinstance(part, np.ndarray):
             found.update(f"{part.shape}{part.dtype}".encode())
-            for start in range(0, len(part), 2**20) if part.ndim else ():
+            part = np.atleast_1d(part)
+            for start in range(0, len(part), 2**20):
                 found.update(np.ascontiguousarray(part[start : start + 2**20]).tobytes())
         else:
             found.update(repr(part).encode())
@@ -197,6 +206,7 @@ def open_checkpoint(model: Any, design: Any, seeds: np.ndarray) -> tuple:
     before = checkpoint.read(model.resume)
     if before is None:
         return checkpoint, None, seeds
+    check_snapshot(before, model, design, seeds.size)
     kept = np.array(before.facts["seeds"], dtype=seeds.dtype)
     if getattr(model, "random_state", None) is not None and not np.array_equal(kept, seeds):
         raise CheckpointError(

@@ -9,8 +9,8 @@ import numpy as np
 from .. import _kmeans
 from .._kmeans import Clusters, Distance
 from .._rows import Rows
-from .checkpoint import Snapshot
 from .problem import History, Problem, Solution, watch_nothing
+from .snapshot import Snapshot
 
 
 def solve_paper(

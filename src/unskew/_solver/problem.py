@@ -14,6 +14,7 @@ from .._data.tiled import split_range
 from .._kmeans import Distance
 from .._rows import Rows
 from .dual import DualState, DualWeights
+from .snapshot import check_shape
 
 TERMS = ("inertia", "balance", "spread", "margins", "mass")
 
@@ -69,6 +70,7 @@ class Problem(NamedTuple):
         """``with_effects`` of the current distance at other coefficients."""
         assert self.distance is not None
         assert self.distance.effects is not None
+        check_shape({"B": B}, "B", self.distance.effects.B)
         effects = replace(self.distance.effects, B=B)
         return self.with_effects(replace(self.distance, effects=effects))
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from .._progress import emit, nested_progress
 from .alternate import pack_solution, unpack_solution
-from .checkpoint import SaveHook, Snapshot, nested
+from .checkpoint import SaveHook, nested
 from .problem import Problem, Solution
+from .snapshot import CheckpointError, Snapshot
 
 # Number of solutions of the subsample that are continued on all rows.
 POLISHED = 2
@@ -27,6 +28,8 @@ def best_of_restarts(
         best = None if resume.facts["best"] is None else unpack_solution(resume, "best", problem)
         inside = resume if resume.facts["begun"] else None
     total = len(starts)
+    if not first < total:
+        raise CheckpointError(f"the checkpoint is damaged (restart {first} of {total}); remove it")
     emit("restart", first, total)
     for number in range(first, total):
         under_way = nested(save, partial(pack_best, best, number, True))

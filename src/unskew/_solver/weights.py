@@ -11,8 +11,9 @@ import numpy as np
 
 from .. import _terms
 from .._buffers import LARGE_N
-from .checkpoint import SaveHook, Snapshot, nested
+from .checkpoint import SaveHook, nested
 from .problem import TERMS, History, Problem, Solution, chunk_slices, watch_nothing
+from .snapshot import Snapshot
 
 # Quasi-Newton steps on the weights between two rounds of k-means, and stored pairs of L-BFGS.
 # 10 and 60 steps gave the same results on the simulated data; 20 was the fastest.

@@ -7,13 +7,21 @@ file, column and rule; 130 stopped by Ctrl-C.
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 
 __all__ = ["main"]
+
+STOPPED = "unskew: stopped by Ctrl-C\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code. None means the arguments of the process."""
+    _open_closed_streams()
+    in_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, _stop) if in_main else None
     try:
         from ._app import run
     except ModuleNotFoundError as error:
@@ -24,7 +32,26 @@ def main(arguments: list[str] | None = None) -> int:
             "pip install 'unskew[cli]'\n"
         )
         return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("unskew: stopped by Ctrl-C\n")
-        return 130
+    finally:
+        if in_main:
+            signal.signal(signal.SIGINT, before)
     return run(sys.argv[1:] if arguments is None else list(arguments))
+
+
+def _stop(*_: object) -> None:
+    """Ctrl-C while modules are imported, which may turn an exception into another one. No file has
+    been opened for writing yet."""
+    os.write(2, STOPPED.encode())
+    os._exit(130)
+
+
+def _open_closed_streams() -> None:
+    """Connect closed standard streams to the null device. Else the next file that is opened takes
+    their number, and receives what libraries print there."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (open until the process ends)

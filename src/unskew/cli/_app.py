@@ -14,9 +14,11 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
+from .._io import why
+from .._records import visible
 from . import _commands
 from . import _options as opt
-from ._session import Session, session
+from ._session import Session, discard_output, session
 
 # Base class of all errors of usage. typer does not export it, and some versions vendor click.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -38,7 +40,7 @@ app = typer.Typer(
 
 def _version(value: bool) -> None:
     if value:
-        sys.stdout.write(f"unskew {__version__}\n")
+        print(f"unskew {__version__}", flush=True)
         raise typer.Exit
 
 
@@ -129,6 +131,10 @@ def run(arguments: list[str]) -> int:
         path = context.command_path if context is not None else "unskew"
         sys.stderr.write(f"{path}: {_usage_message(error, context)} (see {path} --help)\n")
         return 2
+    except OSError as error:  # of --help and --version; commands report their own
+        discard_output()
+        sys.stderr.write(f"unskew: standard output: {why(error)}\n")
+        return 2
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("unskew: stopped by Ctrl-C\n")
         return 130
@@ -136,7 +142,7 @@ def run(arguments: list[str]) -> int:
 
 def _usage_message(error: Any, context: Any) -> str:
     """The message in one line, after the name of the config file if the value comes from it."""
-    words = " ".join(error.format_message().split())
+    words = visible(" ".join(error.format_message().split()))
     parameter = getattr(error, "param", None)
     source = context and parameter and context.get_parameter_source(parameter.name)
     from_file = source and source.name == "DEFAULT_MAP"

@@ -45,6 +45,12 @@ def _set_defaults(context: typer.Context, path: str) -> None:
     record = given.pop(RECORD, {})
     if not isinstance(record, dict):
         raise FileError(f"{path}: {RECORD!r} = {record!r} should be a table")
+    inputs = record.get("inputs", [])
+    if not isinstance(inputs, list) or not all(
+        isinstance(each, dict) and isinstance(each.get("file"), str) and "sha256" in each
+        for each in inputs
+    ):
+        raise FileError(f"{path}: {RECORD}.inputs should be tables with file and sha256")
     if record.get("verb", verb) != verb:
         raise FileError(f"{path}: records a run of {record['verb']!r}, not of {verb!r}")
     known = {key: p for key, p in by_key(context).items() if key not in ("config", "help")}

@@ -20,17 +20,29 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.segment import Segment
 
 from .._progress import ProgressEvent, on_progress
+from .._records import visible
 
 PLAIN_EVERY = 10.0  # seconds between lines about iterations where there is no terminal
+
+
+class VisibleConsole(Console):
+    """A console that shows the control characters of names and values instead of obeying them."""
+
+    def render(self, *args: Any, **kwargs: Any) -> Iterator[Segment]:
+        for part in super().render(*args, **kwargs):
+            yield part if part.control else Segment(visible(part.text), part.style)
 
 
 def console_for(stream: Any) -> Console:
     """A console that prints plain text: a column named [red] is not interpreted as markup."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")  # characters that cannot be encoded are shown as ?
-    console = Console(file=stream, markup=False, highlight=False, emoji=False, soft_wrap=False)
+    console = VisibleConsole(
+        file=stream, markup=False, highlight=False, emoji=False, soft_wrap=False
+    )
     if not console.is_terminal:
         console.width = max(console.width, 100)
     return console
@@ -59,7 +71,7 @@ class Terminal:
             self.note(f"warning: {text}")
 
     def error(self, text: str) -> None:
-        sys.stderr.write(f"unskew {self.verb}: {' '.join(text.split())}\n")
+        sys.stderr.write(f"unskew {self.verb}: {visible(' '.join(text.split()))}\n")
         sys.stderr.flush()
 
     def show(self, *things: Any) -> None:

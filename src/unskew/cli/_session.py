@@ -48,9 +48,7 @@ def session(context: typer.Context) -> Iterator[Session]:
         with run.warnings_as_lines():
             yield run
     except BrokenPipeError:
-        # The reader of the output was closed (| head). The rest of the buffer is discarded.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()  # the reader of the output was closed (| head)
         raise typer.Exit(141) from None
     except KeyboardInterrupt:
         run.error("stopped by Ctrl-C")
@@ -62,7 +60,15 @@ def session(context: typer.Context) -> Iterator[Session]:
         if run.options["debug"]:
             traceback.print_exc()
         run.error(_in_words(error))
+        if isinstance(error, OSError):
+            discard_output()
         raise typer.Exit(2) from None
+
+
+def discard_output() -> None:
+    """Discard the rest of standard output, which cannot be written."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _in_words(error: Exception) -> str:

@@ -41,7 +41,8 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             return self._fit(X)
 
     def _fit(self, X):
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        with np.errstate(invalid="ignore"):  # of a sum with inf, which is refused
+            X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         for name, rule in self._rules.items():
             value = getattr(self, name)
             if not _RULES[rule](value):

@@ -1,0 +1,369 @@
+"""Faults of files, disks, streams and signals: an error in one line, nothing lost or left over."""
+
+import errno
+import io
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+import scipy.sparse as sp
+
+from unskew import DCKM, DecorrelationWeights
+from unskew._io import FileError, read_table, write_atomic
+from unskew._io import _read as reading
+from unskew._records import Records, visible
+from unskew._solver import Checkpoint, Snapshot
+
+ESCAPE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.RandomState(0)
+    names = [f"a{ESCAPE}", "b", "c"]
+    frame = pl.DataFrame(rng.randn(40, 3), schema=names)
+    frame = frame.with_columns(pl.Series(f"d{ESCAPE}", rng.choice([f"x{ESCAPE}", "y", "z"], 40)))
+    frame.write_csv("data.csv")
+    frame.select("b", "c").write_csv("plain.csv")
+    return frame
+
+
+# ------------------------------------------------------------------------------------- terminal
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["columns", "data.csv"],
+        ["audit", "data.csv"],
+        ["fit", "data.csv", "-k", "2"],
+        ["fit", "data.csv", "-k", "2", "--suspect", f"d{ESCAPE}"],
+        ["fit", "data.csv", "-k", "2", "--drop", ESCAPE],
+        ["fit", f"{ESCAPE}.csv", "-k", "2"],
+        ["fit", "data.csv", f"--{ESCAPE}"],
+        ["compare", "data.csv", "-k", "2", "--suspect", f"a{ESCAPE}", "--n-init", "1"],
+    ],
+)
+def test_names_and_values_cannot_command_the_terminal(table, unskew, arguments):
+    _, out, err = unskew(*arguments)
+    assert not set("\x1b\x07\x9b\u202e") & set(out + err)
+
+
+def test_visible_text_is_unchanged():
+    text = "Größe = 3,5 µm — 東京\nnext line"
+    assert visible(text) == text
+    assert visible("\x1b[31m\x9b\u202e\x7f\r") == "\\x1b[31m\\x9b\\u202e\\x7f\\r"
+    assert "\x1b" not in repr(Records([{"name": ESCAPE, "note": ESCAPE}]))
+
+
+# -------------------------------------------------------------------------------------- streams
+def run(arguments, **how):
+    code = "import sys; from unskew.cli import main; sys.exit(main())"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, timeout=120, **how
+    )
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments", "code", "words"),
+    [
+        (0, ["fit", "-", "-k", "2"], 2, b"standard input: is closed"),
+        (1, ["fit", "plain.csv", "-k", "2", "--labels", "-", "-q"], 2, b"standard output: is clo"),
+        pytest.param(1, ["--version"], 0, b"", marks=pytest.mark.soak),
+        pytest.param(2, ["fit", "nowhere.csv"], 2, b"", marks=pytest.mark.soak),
+    ],
+)
+def test_closed_streams_are_errors_not_faults(table, closed, arguments, code, words):
+    found = run(arguments, preexec_fn=lambda: os.close(closed))
+    assert found.returncode == code
+    assert b"Traceback" not in found.stderr
+    assert words in found.stderr
+
+
+@pytest.mark.soak
+def test_a_full_device_is_one_line(table):
+    with open("/dev/full", "wb") as full:
+        code = "import sys; from unskew.cli import main; sys.exit(main())"
+        found = subprocess.run(
+            [sys.executable, "-c", code, "--help"], stdout=full, stderr=subprocess.PIPE, timeout=60
+        )
+    assert found.returncode == 2
+    assert found.stderr.splitlines() == [b"unskew: standard output: no space left on the disk"]
+
+
+@pytest.mark.parametrize(
+    "after", [0.2, *(pytest.param(0.1 * i, marks=pytest.mark.soak) for i in range(10))]
+)
+def test_ctrl_c_during_imports_is_one_line(table, after):
+    code = "import sys; from unskew.cli import main; print('go', flush=True); sys.exit(main())"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "fit", "plain.csv", "-k", "2", "--n-init", "100000"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    process.stdout.readline()
+    time.sleep(after)
+    process.send_signal(signal.SIGINT)
+    err = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert err.splitlines()[-1].endswith(b"stopped by Ctrl-C")
+    assert b"Traceback" not in err
+
+
+# ---------------------------------------------------------------------------------------- files
+def test_temporary_files_of_killed_processes_are_removed(tmp_path):
+    script = (
+        "import os, sys; from unskew._io import write_atomic\n"
+        "write_atomic(sys.argv[1], lambda path: os.kill(os.getpid(), 9))"
+    )
+    target = tmp_path / "labels.csv"
+    target.write_text("old")
+    subprocess.run([sys.executable, "-c", script, str(target)], timeout=60, check=False)
+    left = [file.name for file in tmp_path.iterdir()]
+    assert len(left) == 2  # the kill left a hidden file
+    write_atomic(tmp_path / "other.csv", "x")
+    assert len(list(tmp_path.iterdir())) == 3
+    write_atomic(target, "new")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["labels.csv", "other.csv"]
+
+
+def test_temporary_files_of_running_processes_stay(tmp_path):
+    other = []
+
+    def write(path):
+        other.append(path)
+        write_atomic(tmp_path / "a.csv", "inner")
+        assert path.exists()
+        path.write_text("outer")
+
+    write_atomic(tmp_path / "a.csv", write)
+    assert (tmp_path / "a.csv").read_text() == "outer"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.csv"]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_full_disk_at_a_checkpoint_does_not_end_the_fit(tmp_path, monkeypatch):
+    X = np.random.RandomState(0).randn(60, 4)
+    how = {"n_clusters": 2, "n_init": 2, "max_iter": 3, "random_state": 0}
+    whole = DCKM(**how).fit(X)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("unskew._io._write._put", full)
+    model = DCKM(**how, checkpoint=tmp_path / "fit.npz", checkpoint_seconds=0)
+    with pytest.warns(UserWarning, match="was not saved, and the fit continues.*no space left"):
+        model.fit(X)
+    np.testing.assert_array_equal(model.weights_, whole.weights_)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_limit_on_file_sizes_leaves_the_old_file(tmp_path):
+    target = tmp_path / "a.bin"
+    target.write_text("old")
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    script = (
+        "import sys; from unskew._io import FileError, write_atomic\n"
+        "try: write_atomic(sys.argv[1], b'x' * 5000)\n"
+        "except FileError as error: print(error)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", script, str(target)], capture_output=True, timeout=60,
+        preexec_fn=limit, text=True,
+    )  # fmt: skip
+    assert "cannot be written" in found.stdout
+    assert [file.name for file in tmp_path.iterdir()] == ["a.bin"]
+    assert target.read_text() == "old"
+
+
+# ------------------------------------------------------------------------------------ bad files
+def sparse_npz(path, form="csr", **changes):
+    X = sp.random(20, 5, 0.4, format=form, random_state=0)
+    parts = {"format": np.array(form.encode()), "shape": np.array(X.shape), "data": X.data}
+    parts |= {"indices": X.indices, "indptr": X.indptr}
+    for name, (at, value) in changes.items():
+        parts[name] = parts[name].astype(np.int64)
+        parts[name][at] = value
+    np.savez(path, **parts)
+    return path
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"indices": (3, 10**6)},
+        {"indices": (3, -(10**6))},
+        {"indptr": (2, 10**8)},
+        {"indptr": (-1, 10**8)},
+        {"indptr": (0, 5)},
+        {"shape": (1, 10**12)},
+        {"shape": (0, 10**12)},
+        {"shape": (0, -1)},
+    ],
+)
+def test_crafted_sparse_files_are_refused(tmp_path, form, changes):
+    with pytest.raises(FileError, match=r"a\.npz: "):
+        read_table(sparse_npz(tmp_path / "a.npz", form, **changes))
+
+
+def test_an_index_of_two_billion_is_refused(tmp_path):
+    path = tmp_path / "a.svm"
+    path.write_text("1 1:2.0\n0 2000000000:1\n")
+    with pytest.raises(FileError, match="and 1,048,576 columns are read"):
+        read_table(path)
+
+
+def test_too_many_columns_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "MAX_COLUMNS", 3)
+    path = tmp_path / "a.csv"
+    path.write_text("a,b,c,d\n1,2,3,4\n")
+    with pytest.raises(FileError, match="has 4 columns; at most 3 are read"):
+        read_table(path)
+
+
+def test_many_columns_have_the_types_of_few(tmp_path, monkeypatch):
+    cells = ["1", "1.5", "x", "007", "true", "2024-01-31", "NA", "99999999999999999999", "?"]
+    path = tmp_path / "a.csv"
+    path.write_text(",".join("abcdefghi") + "\n" + ",".join(cells) + "\n" + ",".join(cells) + "\n")
+    expected = read_table(path)
+    monkeypatch.setattr("unskew._io._text.COLUMNS_AT_ONCE", 2)
+    found = read_table(path)
+    assert found.data.equals(expected.data)
+    assert found.data.schema == expected.data.schema
+    assert found.findings == expected.findings
+
+
+def test_long_codes_that_floats_would_merge_stay_text(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("code,x\n" + "".join(f"{10**20 + i},{i}\n" for i in range(3)))
+    assert read_table(path).data["code"].to_list() == [str(10**20 + i) for i in range(3)]
+
+
+@pytest.mark.parametrize("cell", ["2024-13-01", "2024-02-30 25:00", "2024/13/41", "2024-00-00"])
+def test_impossible_dates_are_text(tmp_path, cell):
+    path = tmp_path / "a.csv"
+    path.write_text("day,x\n" + f"{cell},1\n" * 3)
+    assert read_table(path).data["day"].to_list() == [cell] * 3
+
+
+@pytest.mark.parametrize("encoding", ["rot13", "base64", "zlib", "hex", "undefined", "a\0b", ""])
+def test_encodings_that_are_not_of_text_are_refused(tmp_path, encoding):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(FileError, match=r"a\.csv: (encoding|is not)"):
+        read_table(path, encoding=encoding)
+
+
+@pytest.mark.parametrize("depth", [10, 100_000])
+def test_deep_json_is_refused(tmp_path, depth):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": ' + "[" * depth + "]" * depth + ', "b": 1}\n{"a": 1, "b": "x"}\n')
+    with pytest.raises(FileError, match=r"a\.jsonl: line 1"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["record = 3", "record = [1]", "[record]\ninputs = 3", "[record]\ninputs = [3]",
+     "[record]\ninputs = [{}]", "[record]\ninputs = [{file = 3, sha256 = 4}]",
+     "clusters = " + "[" * 5000 + "]" * 5000, "\"\\u001b[31m\" = 3", "encoding = \"a\\u0000b\""],
+)  # fmt: skip
+def test_a_bad_config_is_one_line(table, unskew, text):
+    with open("c.toml", "w") as file:
+        file.write(text + "\n")
+    code, _, err = unskew("fit", "plain.csv", "-k", "2", "-q", "--config", "c.toml")
+    assert code == 2
+    assert "internal error" not in err
+    assert "object" not in err
+
+
+@pytest.mark.parametrize("blocks", [[], ["--blocks"]])
+def test_duplicate_names_in_a_file_are_refused(table, unskew, blocks):
+    values = pa.array(np.random.RandomState(0).randn(30))
+    pyarrow.parquet.write_table(pa.Table.from_arrays([values, values], ["a", "a"]), "d.parquet")
+    code, _, err = unskew("fit", "d.parquet", "-k", "2", "-q", *blocks)
+    assert code == 2
+    assert "'a'" in err
+    assert "internal error" not in err
+
+
+def test_duplicate_names_in_feather_are_refused(tmp_path):
+    values = pa.array([1.0, 2.0])
+    both = pa.Table.from_arrays([values, values], ["a", "a"])
+    pyarrow.feather.write_feather(both, tmp_path / "d.feather")
+    with pytest.raises(FileError, match="two columns named 'a'"):
+        read_table(tmp_path / "d.feather")
+
+
+def test_duplicate_names_of_a_reader_of_arrays_are_refused():
+    class Reader:
+        n_blocks, columns = 1, ("a", "a")
+
+        def read(self, number):
+            return np.random.RandomState(0).randn(20, 2)
+
+    with pytest.raises(ValueError, match="two columns named 'a'"):
+        DCKM(2).fit(Reader())
+
+
+# ---------------------------------------------------------------------------------- bad numbers
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, pl.DataFrame])
+@pytest.mark.parametrize("model", [DCKM(2, n_init=1), DecorrelationWeights()])
+def test_infinity_is_refused_without_a_warning_of_numpy(value, kind, model):
+    X = np.random.RandomState(0).randn(30, 3)
+    X[4, 1], X[5, 1] = value, -value
+    if kind is pl.DataFrame and np.isnan(value):
+        return  # a missing value
+    with pytest.raises(ValueError, match=r"inf|NaN"):
+        model.fit(kind(X))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_paper_solver_fits_two_rows(dtype):
+    X = np.array([[0.0, 1.0], [1.0, 0.0]], dtype=dtype)
+    for K in (1, 2):
+        model = DCKM(K, objective="paper", solver="paper", random_state=0, n_init=2).fit(X)
+        assert np.isfinite(model.weights_).all()
+
+
+def test_counts_that_would_exhaust_memory_are_refused():
+    X = np.random.RandomState(0).randn(30, 3)
+    for how in ({"n_bins": 2**31}, {"n_init": 10**12}, {"n_bins": 10**400}):
+        with pytest.raises(ValueError, match=r"should be in \["):
+            DCKM(2, **how).fit(X)
+
+
+def test_nothing_is_read_from_standard_input_that_is_closed(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(FileError, match="standard input: is closed"):
+        read_table("-")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a,b\n1,2\n3,4\n")))
+    assert len(read_table("-")) == 2
+
+
+def test_a_checkpoint_is_saved_again_when_the_disk_has_space(tmp_path, monkeypatch):
+    checkpoint = Checkpoint(tmp_path / "c.npz", {}, 0)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("unskew._io._write._put", full)
+        with pytest.warns(UserWarning, match="was not saved"):
+            checkpoint.write(Snapshot({}, {}))
+    checkpoint.write(Snapshot({}, {"n": 1}))
+    assert checkpoint.read().facts == {"n": 1}

@@ -1,0 +1,179 @@
+"""Inputs that once gave a wrong result without an error: names, codes, scales, weights."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from unskew import DCKM, DecorrelationWeights, ParquetReader, TableEncoder, metrics
+
+SCALES = [5e-324, 1e-300, 1e-170, 1e-160, 1e-30, 1e30, 1e153, 1e300]
+
+
+# ------------------------------------------------------------------------------ names of values
+def test_a_value_called_missing_is_not_a_missing_value():
+    table = pd.DataFrame({"s": ["missing", "a", None, "b"] * 5, "x": np.arange(20.0) ** 2})
+    encoder = TableEncoder().fit(table)
+    names = list(encoder.get_feature_names_out())
+    assert names == ["s=a", "s=b", "s=missing", "s is missing", "x"]
+    encoded = encoder.transform(table)[:4, :4] > 0
+    assert (encoded == np.array([[0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 0]])).all()
+
+
+def test_a_value_called_other_values_is_not_the_pool():
+    values = ["other values", "a", "b", "c", "other values", "a"] * 5
+    table = pd.DataFrame({"s": values, "x": np.arange(30.0) ** 2})
+    encoder = TableEncoder(max_categories=2).fit(table)
+    assert list(encoder.get_feature_names_out()) == [
+        "s=a",
+        "s=other values",
+        "s: other values",
+        "x",
+    ]
+    encoded = encoder.transform(table)[:3, :3] > 0
+    assert (encoded == np.array([[0, 1, 0], [1, 0, 0], [0, 0, 1]])).all()
+
+
+def test_margins_tell_a_value_called_missing_from_missing_values():
+    site = ["missing", "a", None, "b"] * 25
+    table = pd.DataFrame({"s": site, "x": np.random.RandomState(0).randn(100)})
+    model = DecorrelationWeights(margins={"s": {None: 0.4, "missing": 0.1}}).fit(table)
+    shares = [model.weights_[i::4].sum() / 100 for i in (2, 0)]
+    assert np.allclose(shares, [0.4, 0.1], atol=0.02)
+
+
+# ---------------------------------------------------------------------------------------- codes
+CODES = [2**53, 2**53 + 1, 2**53 + 2, 2**53 + 3, 2**62, 7]
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+def test_integer_codes_above_2_53_stay_different(library):
+    table = library({"s": CODES * 3, "x": np.arange(18.0) ** 2})
+    encoder = TableEncoder(kinds={"s": "category"}).fit(table)
+    assert list(encoder.get_feature_names_out()[:-1]) == [f"s={c}" for c in sorted(CODES)]
+    assert ((encoder.transform(table)[:, :-1] > 0).sum(1) == 1).all()
+
+
+def test_integer_codes_in_blocks_are_encoded_as_in_memory(tmp_path):
+    table = pl.DataFrame({"s": [*CODES, None] * 3, "x": np.arange(21.0) ** 2})
+    table.write_parquet(tmp_path / "a.parquet", row_group_size=4)
+    how = {"n_clusters": 2, "n_init": 1, "random_state": 0}
+    how["encoder"] = TableEncoder(kinds={"s": "category"})
+    memory = DCKM(**how).fit(table)
+    blocks = DCKM(**how).fit(ParquetReader(tmp_path / "a.parquet"))
+    names = memory.encoder_.get_feature_names_out()
+    assert list(names) == list(blocks.encoder_.get_feature_names_out())
+    assert np.array_equal(memory.labels_, blocks.labels_)
+
+
+# --------------------------------------------------------------------------------------- scales
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.RandomState(0)
+    return rng.randn(120, 4) + np.repeat([[0], [4]], 60, axis=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("exponent", [-1000, -400, -120, -60, -40, 40, 60, 400, 1000])
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_rows_of_any_scale_have_the_same_objective_or_are_refused(rows, dtype, exponent):
+    model = DCKM(2, n_init=1, random_state=0)
+    expected = model.fit(rows.astype(dtype)).objective_
+    scaled = np.ldexp(rows.astype(dtype), exponent)
+    if not np.isfinite(scaled).all() or not scaled.any():
+        return
+    if abs(exponent) > (400 if dtype == np.float64 else 45):
+        with pytest.raises(ValueError, match="Rescale it"):
+            model.fit(scaled)
+    else:
+        found = model.fit(scaled).objective_
+        assert found == pytest.approx(expected, rel=1e-6 if dtype == np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("suspects", [None, [0]])
+@pytest.mark.parametrize("scale", SCALES)
+def test_weights_of_any_scale_give_the_same_fit(rows, suspects, scale):
+    a = np.ldexp(1.0, np.random.RandomState(1).randint(0, 4, size=len(rows)))
+    model = DCKM(2, n_init=1, random_state=0, suspects=suspects)
+    expected = model.fit(rows, sample_weight=a).weights_
+    found = model.fit(rows, sample_weight=a * 2.0 ** np.floor(np.log2(scale))).weights_
+    assert np.allclose(found, expected, rtol=1e-6)
+
+
+def test_a_weight_without_reciprocal_is_refused(rows):
+    a = np.ones(len(rows))
+    a[7] = 5e-324
+    with pytest.raises(ValueError, match=r"sample_weight\[7\]=4.94066e-324 should be 0 or >="):
+        DCKM(2).fit(rows, sample_weight=a)
+
+
+def test_paper_objective_refuses_weights_of_extreme_scale(rows):
+    with pytest.raises(ValueError, match="with objective='paper'"):
+        DCKM(2, objective="paper").fit(rows, sample_weight=np.full(len(rows), 1e-170))
+
+
+def test_rows_of_weight_zero_get_the_label_of_the_nearest_centre():
+    different = 0
+    for seed in range(30):
+        rng = np.random.RandomState(seed)
+        X = np.repeat(3 * rng.randn(2, 3), 6, axis=0) + 1e-9 * rng.randn(12, 3)
+        a = np.tile([1.0, 1, 1, 1, 0, 0], 2)
+        init = np.repeat([0, 1], 6)
+        init[a == 0] = 1 - init[a == 0]
+        model = DCKM(2, init=init).fit(X, sample_weight=a)
+        different += (model.predict(X) != model.labels_).any()
+    assert different == 0
+
+
+# -------------------------------------------------------------------------------------- metrics
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize(
+    ("metric", "how"),
+    [
+        (metrics.adjusted_rand_score, {"weight_kind": "importance"}),
+        (metrics.normalized_mutual_info_score, {}),
+        (metrics.purity, {}),
+        (metrics.matching_accuracy, {}),
+        (metrics.association, {}),
+    ],
+)
+def test_metrics_do_not_depend_on_the_scale_of_the_weights(metric, how, scale):
+    rng = np.random.RandomState(0)
+    true, found = rng.randint(3, size=(2, 40))
+    a = np.ldexp(1.0, rng.randint(0, 3, size=40))
+    power = 2.0 ** np.floor(np.log2(scale))
+    expected = metric(true, found, sample_weight=a, **how)
+    assert metric(true, found, sample_weight=a * power, **how) == pytest.approx(expected, rel=1e-12)
+
+
+def test_frequency_weights_approach_their_limits_smoothly():
+    rng = np.random.RandomState(0)
+    true, found = rng.randint(3, size=(2, 40))
+
+    def score(weight):
+        return metrics.adjusted_rand_score(true, found, sample_weight=np.full(40, weight))
+
+    for first, *others in ([1e-18, 1e-25, 1e-170, 5e-324], [1e18, 1e25, 1e160, 1e300]):
+        assert [score(w) for w in others] == pytest.approx([score(first)] * 3, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("exponent", [-120, -60, 60, 100])
+def test_silhouette_does_not_depend_on_the_unit_of_the_columns(rows, dtype, exponent):
+    labels = np.repeat([0, 1, 2], 40)
+    X = rows.astype(dtype)
+    expected = metrics.silhouette_score(X, labels)
+    assert metrics.silhouette_score(np.ldexp(X, exponent), labels) == pytest.approx(expected, 1e-5)
+
+
+def test_correlation_ratio_does_not_depend_on_the_unit(rows):
+    labels = np.repeat([0, 1, 2], 40)
+    expected = metrics.association(labels, rows[:, 0], kind="eta")
+    for scale in (1e-200, 1e200):
+        found = metrics.association(labels, rows[:, 0] * scale, kind="eta")
+        assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_amount_of_correlation_refuses_values_whose_products_overflow(rows):
+    with pytest.raises(ValueError, match="should be <= 1e"):
+        metrics.amount_of_correlation(rows * 1e100)
