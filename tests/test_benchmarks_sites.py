@@ -16,6 +16,8 @@ from benchmarks.sites import cases, evaluate, study  # noqa: E402
 from benchmarks.sites.evaluation import as_suspects, prepare  # noqa: E402
 from benchmarks.sites.methods import (  # noqa: E402
     METHODS,
+    Method,
+    NotApplicable,
     Rows,
     installed_methods,
     label_new_rows,
@@ -78,8 +80,8 @@ def test_new_rows_are_judged_by_their_own_truth(data):
 @pytest.mark.parametrize(
     ("kind", "refusing"),
     [
-        ("numeric", {"Harmony", "ComBat", "CovBat", "ComBat (scanpy)", "SelectionMixture"}),
-        ("two", {"ComBat (scanpy)", "SelectionMixture"}),
+        ("numeric", {"Harmony", "ComBat", "CovBat", "ComBat (scanpy)"}),
+        ("two", {"ComBat (scanpy)"}),
     ],
 )
 def test_methods_that_do_not_apply_give_their_reason(kind, refusing):
@@ -200,6 +202,13 @@ def test_study_stores_every_run_and_prints_losses(monkeypatch, tmp_path, data):
     monkeypatch.setattr(study, "load_sites", lambda name: bunch)
     monkeypatch.setattr(cases, "_load", lambda *what: bunch)
     monkeypatch.setattr(study, "QUICK", ("no groups", "numeric suspect"))
+
+    def refuse(rows, K, seed):
+        if rows.numeric_suspects:
+            raise NotApplicable("it takes categories")
+        return np.zeros(len(rows.judge), dtype=int)
+
+    monkeypatch.setitem(METHODS, "SelectionMixture", Method(refuse, own=True))
     chosen = ["suspects dropped", "DCKM effects", "SelectionMixture"]
     monkeypatch.setattr(study, "installed_methods", lambda: chosen)
     monkeypatch.setitem(cases.COMMON, "n_samples", 150)
@@ -217,5 +226,5 @@ def test_study_stores_every_run_and_prints_losses(monkeypatch, tmp_path, data):
     assert "1 seed, 12 runs" in page
     assert "minus that of the best peer" in page
     assert "![Population ARI" in page
-    assert "Numeric suspects should be cut into bins" in page
+    assert "it takes categories" in page
     assert {path.suffix for path in paths} == {".md", ".csv", ".html", ".png", ".svg", ".parquet"}

@@ -293,12 +293,7 @@ def mixture(rows: Rows, K: int, seed: int) -> np.ndarray:
         table = pd.DataFrame(rows.X, columns=[f"x{i}" for i in range(rows.X.shape[1])])
     table = table.join(rows.suspects)
     model = SelectionMixture(K, suspects=list(rows.suspects), random_state=seed)
-    try:
-        model.fit(table.iloc[rows.fit])
-    except ValueError as error:
-        if len(rows.suspects.columns) > 1 or rows.numeric_suspects:
-            raise NotApplicable(str(error)) from error  # the reason is the estimator's own
-        raise
+    model.fit(table.iloc[rows.fit])
     labels = model.predict(table.iloc[rows.judge], shares="population")
     known = np.full(len(table), -1)
     known[rows.fit] = model.labels_

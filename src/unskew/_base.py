@@ -33,7 +33,6 @@ from ._preprocessing import (
     read_margins,
 )
 from ._progress import emit
-from ._records import ColumnWarning, by_topic
 from ._validation import (
     ORDINARY,
     abbreviate,
@@ -248,13 +247,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         self.encoder_ = encoder
         self.n_features_in_ = encoder.n_features_in_
         self.feature_names_in_ = encoder.feature_names_in_
-        topics = {"left out", "constant"} | (
-            {"pooled"} if encoder.max_categories is None else set()
-        )
-        changed = [f for f in encoder.findings_ if f.topic in topics]
-        if changed:
-            text = "; ".join(f"{t}: {words}" for t, words in by_topic(changed).items())
-            warnings.warn(text, ColumnWarning, stacklevel=FIT_STACKLEVEL + 1)
+        encoder._warn_changed(FIT_STACKLEVEL + 2)
         return matrix, a, encoder._column_map()
 
     def _open_source(self, X: Any) -> Any:

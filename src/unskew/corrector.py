@@ -42,7 +42,9 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Whether ``transform`` leaves the suspects out, for a method that should not see them.
     unknown : {"average", "error"}, default="average"
         Levels that the fit has not seen: the average effect and a warning, or an error.
-    covariance, selection, kinds, n_init, max_iter, tol, max_components, random_state, verbose
+    covariance, selection, kinds, encoder, n_init, max_iter, tol, max_components
+        As in `SelectionMixture`.
+    random_state, verbose
         As in `SelectionMixture`.
 
     Attributes
@@ -82,6 +84,7 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         covariance="auto",
         selection="auto",
         kinds=None,
+        encoder=None,
         n_init=1,
         max_iter=300,
         tol=1e-6,
@@ -96,6 +99,7 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.covariance = covariance
         self.selection = selection
         self.kinds = kinds
+        self.encoder = encoder
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol

@@ -20,7 +20,7 @@ from .._data.columns import (
     frame_columns,
     read_column,
 )
-from .._records import Finding, Records
+from .._records import ColumnWarning, Finding, Records, by_topic
 from .._validation import abbreviate, check_number, check_option, check_weights
 from .findings import (
     MAX_DISTINCT,
@@ -448,6 +448,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     @property
     def findings_(self) -> list[Finding]:
         return [finding for recipe in self.recipes_ for finding in recipe.findings]
+
+    def _warn_changed(self, stacklevel: int) -> None:
+        """Warn of columns that are left out, and of values that are pooled without being asked."""
+        topics = {"left out", "constant"} | ({"pooled"} if self.max_categories is None else set())
+        changed = [f for f in self.findings_ if f.topic in topics]
+        if changed:
+            text = "; ".join(f"{t}: {words}" for t, words in by_topic(changed).items())
+            warnings.warn(text, ColumnWarning, stacklevel=stacklevel)
 
     @property
     def columns_(self) -> Records:

@@ -18,6 +18,7 @@ from .._data.columns import (
 )
 from .._mixture.gaussian import MIN_VARIANCE
 from .._mixture.rows import Columns
+from .._preprocessing.table_encoder import OTHER, Recipe
 from .._validation import abbreviate, find_columns
 
 # Most categories of a column.
@@ -39,6 +40,7 @@ class ColumnModel:
     numeric whether the source holds numbers
     exact   whether ``transform`` removes the effect: numbers that are not dates or scores
     asked   kind requested by the user, or None
+    pooled  whether the last of ``words`` stands for all values that are not among the others
     """
 
     source: int
@@ -51,6 +53,7 @@ class ColumnModel:
     numeric: bool = False
     exact: bool = False
     asked: str | None = None
+    pooled: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -98,13 +101,18 @@ def learn_columns(
     a: np.ndarray,
     level: np.ndarray,
     kinds: dict[int, str],
+    recipes: list[Recipe] | None = None,
 ) -> list[ColumnModel]:
-    """Models of all columns that vary and are not suspects; warns of the others."""
+    """Models of all columns that vary and are not suspects; warns of the others.
+
+    ``recipes``: of the columns of a table, what its encoder leaves out and pools.
+    """
     models, ignored = [], []
     for source, (value, name) in enumerate(zip(values, names)):
         if source in suspects:
             continue
-        model = _learn(source, value, name, a, level, kinds.get(source))
+        recipe = None if recipes is None else recipes[source]
+        model = _learn(source, value, name, a, level, kinds.get(source), recipe)
         if isinstance(model, str):
             ignored.append(f"{name!r} ({model})")
         else:
@@ -114,7 +122,7 @@ def learn_columns(
             f"no column of X outside the suspects varies: {abbreviate(ignored, quoted=False)}; at "
             "least one should"
         )
-    if ignored:
+    if ignored and recipes is None:  # the encoder of a table has a warning for all columns
         warnings.warn(
             f"columns that do not vary are left out: {abbreviate(ignored, quoted=False)}",
             UserWarning,
@@ -124,18 +132,29 @@ def learn_columns(
 
 
 def _learn(
-    source: int, values: ColumnValues, name: str, a: np.ndarray, level: np.ndarray, asked: Any
+    source: int,
+    values: ColumnValues,
+    name: str,
+    a: np.ndarray,
+    level: np.ndarray,
+    asked: Any,
+    recipe: Recipe | None,
 ) -> ColumnModel | str:
     """The model, or why there is none."""
+    if recipe is not None and recipe.identifier:
+        return recipe.why
     if values.codes is not None:
         known = (values.codes >= 0) & (a > 0)
         used = np.unique(values.codes[known])
         if used.size < 2:
             return f"every value is {values.words[used[0]]!r}" if used.size else "no value is known"
-        if used.size > MAX_CATEGORIES:
+        if recipe is not None and recipe.n_pooled:
+            words = (*recipe.own_states, OTHER)
+            return ColumnModel(source, name, "category", words=words, asked=asked, pooled=True)
+        if recipe is None and used.size > MAX_CATEGORIES:
             raise ValueError(
                 f"column {name!r} of X has {used.size} distinct values; a category should have at "
-                f"most {MAX_CATEGORIES}. Drop an identifier or free text"
+                f"most {MAX_CATEGORIES}. Drop an identifier"
             )
         words = tuple(str(values.words[c]) for c in used)
         whole = known[a > 0].all()
@@ -219,12 +238,14 @@ def apply_columns(models: list[ColumnModel], values: list[ColumnValues]) -> Colu
             continue
         if value.codes is None:
             value = as_category(value)
-        place = {word: i for i, word in enumerate(model.words)}
+        own = model.words[:-1] if model.pooled else model.words
+        place = {word: i for i, word in enumerate(own)}
+        rest = len(own) if model.pooled else -1
         if {"0", "1"} == set(place) and set(map(str, value.words)) <= {"False", "True"}:
             place = {"False": place["0"], "True": place["1"]}
         elif {"False", "True"} == set(place) and set(map(str, value.words)) <= {"0", "1"}:
             place = {"0": place["False"], "1": place["True"]}
-        codes = np.array([place.get(str(word), -1) for word in value.words] + [-1])[value.codes]
+        codes = np.array([place.get(str(word), rest) for word in value.words] + [-1])[value.codes]
         if model.kind == "flag" and (codes >= 0).all():
             flags.append(codes.astype(float))
         elif model.kind == "flag":

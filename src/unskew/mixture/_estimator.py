@@ -7,16 +7,24 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClusterMixin, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClusterMixin,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+    clone,
+)
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from .._base import rollback_on_error
+from .._compat import FIT_STACKLEVEL
 from .._data.columns import as_frame, column_names
 from .._mixture.blocks import EFFECTS
 from .._mixture.em import Choice, Mixture, bic, e_step, run_em
 from .._mixture.rows import Rows, Stats
+from .._preprocessing import TableEncoder
 from .._progress import emit, nested_progress, verbose_logging
 from .._terms import effective_share
 from .._validation import (
@@ -106,6 +114,9 @@ class SelectionMixture(
     kinds : dict or None
         Column (name or index) -> "category" (numbers that are codes) or "number" (two-valued
         numbers to be treated as Gaussian, numeric suspects with few values).
+    encoder : TableEncoder or None
+        How the columns of a table are read: its ``kinds``, and what is left out (identifiers) and
+        pooled (rare values of categories). None: ``TableEncoder()``. Scales have no influence.
     init : array of labels (n,), of responsibilities (n, n_components), or None
         None: k-means on rows with 0, 50, 75 and 100 % of the levels' means removed, DCKM with
         weights and with effects, and random partitions, compared on at most 3,000 rows; then
@@ -159,6 +170,8 @@ class SelectionMixture(
     history_ : dict
         "bound": the penalised marginal log-likelihood after each iteration, standardised columns.
     n_iter_, status_ : int, str
+    encoder_ : TableEncoder or None
+        The fitted encoder of a table, by which its columns were read; None for arrays.
     n_components_, n_features_in_, feature_names_in_, suspects_
 
     Notes
@@ -193,6 +206,7 @@ class SelectionMixture(
         selection="auto",
         population_shares=None,
         kinds=None,
+        encoder=None,
         init=None,
         n_init=1,
         max_iter=300,
@@ -208,6 +222,7 @@ class SelectionMixture(
         self.selection = selection
         self.population_shares = population_shares
         self.kinds = kinds
+        self.encoder = encoder
         self.init = init
         self.n_init = n_init
         self.max_iter = max_iter
@@ -318,8 +333,15 @@ class SelectionMixture(
             raise ValueError(
                 f"n_components={self.n_components} should be <= n_samples={present}{of_weight}"
             )
-        self._kinds = find_kinds(self.kinds, names, d)
-        values = read_sources(X, self._kinds)
+        kinds = find_kinds(self.kinds, names, d)
+        self.encoder_: Any = None
+        recipes = None
+        if frame is None:
+            values = read_sources(X, kinds)
+        else:
+            encoder, values, kinds = self._read_table(frame, a, kinds)
+            recipes = encoder.recipes_
+        self._kinds = kinds
         self.suspects_ = None
         suspects = np.zeros(0, dtype=np.intp)
         self._names, found = own_names, [NO_SUSPECT]
@@ -336,7 +358,7 @@ class SelectionMixture(
         self._combinations = Combinations(found, codes[a > 0], a[a > 0])
         level = self._combinations.level_of(codes)
         coarse = found[0].shown_of(codes[:, 0])
-        self._columns = learn_columns(values, own_names, suspects, a, coarse, self._kinds)
+        self._columns = learn_columns(values, own_names, suspects, a, coarse, kinds, recipes)
         columns = apply_columns(self._columns, values)
         scale = np.array([c.sd for c in self._columns if c.kind == "number"])
         rng = check_random_state(self.random_state)
@@ -346,6 +368,17 @@ class SelectionMixture(
         )
         self._codes_of_rows = codes
         return problem, self._settings(problem.rows)
+
+    def _read_table(self, frame: Any, a: np.ndarray, kinds: dict[int, str]) -> tuple:
+        """The fitted encoder of a table, its columns, and the kinds that were asked for."""
+        encoder = TableEncoder() if self.encoder is None else clone(self.encoder)
+        names = column_names(frame)
+        asked = {**(encoder.kinds or {}), **{names[i]: kind for i, kind in kinds.items()}}
+        encoder.set_params(kinds=asked or None)
+        values = encoder._learn(frame, a)
+        self.encoder_ = encoder
+        encoder._warn_changed(FIT_STACKLEVEL + 1)
+        return encoder, values, {names.index(name): kind for name, kind in asked.items()}
 
     def _settings(self, rows: Rows) -> Settings:
         covariances = ("diag", "full") if self.covariance == "auto" else (self.covariance,)

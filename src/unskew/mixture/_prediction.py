@@ -171,6 +171,10 @@ class PredictionMixin:
         }
         return nw.from_dict(data, backend=self._backend).to_native(), labels
 
+    @property
+    def _K(self) -> int:
+        return self.n_components_
+
     # ------------------------------------------------------------------------------- reading
     def _read_rows(
         self, X: Any, unknown: str = "average"
