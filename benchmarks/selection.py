@@ -47,7 +47,9 @@ METHODS = {
         K, weights="converged", suspects=s, random_state=seed, **INIT
     ),
     "unskew, all pairs": lambda K, s, seed: DCKM(K, random_state=seed, **INIT),
-    "unskew, suspects named": lambda K, s, seed: DCKM(K, suspects=s, random_state=seed, **INIT),
+    "unskew, suspects named": lambda K, s, seed: DCKM(
+        K, suspects=s, adjust="weights", random_state=seed, **INIT
+    ),
     # With its own initializations: 20 runs, effects of the suspects removed.
     "unskew, consensus, suspects named": lambda K, s, seed: ConsensusDCKM(
         K, suspects=s, random_state=seed

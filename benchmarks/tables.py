@@ -54,7 +54,7 @@ def readers(raw: Any, n_init: int) -> ResultTable:
     rows, models = [], []
     for name, table in (("pandas", raw.frame[COLUMNS]), ("polars", second.select(COLUMNS))):
         begin = time.perf_counter()
-        model = DCKM(K, suspects=[SUSPECT], n_init=n_init, random_state=0)
+        model = DCKM(K, suspects=[SUSPECT], adjust="weights", n_init=n_init, random_state=0)
         model.fit(table, sample_weight=weights)
         models.append(model)
         seconds = time.perf_counter() - begin
@@ -112,7 +112,9 @@ def known_shares(frame: Any, population: Any, n_init: int) -> ResultTable:
         fits = {
             "margins only": DecorrelationWeights(balance_strength=0, **how),
             "margins, Race1 decoupled": DecorrelationWeights(suspects=[SUSPECT], **how),
-            "margins, Race1 decoupled, clusters": DCKM(K, suspects=[SUSPECT], n_init=n_init, **how),
+            "margins, Race1 decoupled, clusters": DCKM(
+                K, suspects=[SUSPECT], adjust="weights", n_init=n_init, **how
+            ),
         }
         for title, model in fits.items():
             model.fit(frame[COLUMNS])

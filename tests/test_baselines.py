@@ -191,7 +191,8 @@ def test_every_method_starts_from_the_same_partition(init, monkeypatch):
 def test_dckm_with_weights_fixed_at_one_finds_what_k_means_finds():
     X, _, _ = make_groups()
     how = {"n_init": 4, "random_state": 1, "suspects": 0}
-    joint = DCKM(3, balance_strength=0, spread_strength=1e6, n_threads=1, **how).fit(X)
+    fixed = {"adjust": "weights", "balance_strength": 0, "spread_strength": 1e6}
+    joint = DCKM(3, n_threads=1, **fixed, **how).fit(X)
     plain = PlainKMeans(3, **how).fit(X)
     np.testing.assert_array_equal(joint.labels_, plain.labels_)
     np.testing.assert_allclose(joint.cluster_centers_, plain.cluster_centers_, rtol=1e-6)

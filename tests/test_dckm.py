@@ -111,6 +111,7 @@ def test_cluster_on_decides_what_the_distance_is_made_of(data, cluster_on):
         4,
         suspects=data.suspects,
         cluster_on=cluster_on,
+        adjust="weights",
         balance_strength=0,
         n_init=2,
         random_state=0,
@@ -120,6 +121,24 @@ def test_cluster_on_decides_what_the_distance_is_made_of(data, cluster_on):
     same = (model.predict(moved) == model.labels_).all()
     assert same == (cluster_on == "non_suspects")
     assert model.cluster_centers_.shape == (4, data.X.shape[1])
+
+
+def test_adjust_auto_removes_effects_where_that_applies(data):
+    how = {"suspects": data.suspects, "n_init": 1, "random_state": 0}
+    auto, both = (DCKM(4, adjust=each, **how).fit(data.X) for each in ("auto", "both"))
+    np.testing.assert_array_equal(auto.labels_, both.labels_)
+    assert auto.suspect_effects_ is not None
+    for X, further in (
+        (sp.csr_array(data.X), {}),
+        (data.X, {"cluster_on": "all"}),
+        (data.X, {"column_scale": "sd"}),
+        (data.X, {"row_scale": "unit"}),
+    ):
+        auto, weights = (
+            DCKM(4, adjust=each, **how, **further).fit(X) for each in ("auto", "weights")
+        )
+        np.testing.assert_array_equal(auto.weights_, weights.weights_)
+        assert auto.suspect_effects_ is None
 
 
 # --- laws of weights
@@ -243,7 +262,8 @@ def test_same_seed_same_answer(data):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int8, bool, np.int64])
 def test_storage_types_find_the_same_clusters(data, dtype):
-    model = DCKM(4, suspects=data.suspects, init="principal", tol=1e-3)
+    # Effects are not removed from sparse rows.
+    model = DCKM(4, suspects=data.suspects, adjust="weights", init="principal", tol=1e-3)
     exact = clone(model).fit(data.X)
     for X in (data.X.astype(dtype), sp.csr_array(data.X.astype(dtype))):
         other = clone(model).fit(X)

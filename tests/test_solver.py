@@ -84,6 +84,7 @@ def test_objective_never_rises_across_iterations(objective, dtype):
         # The paper's ||w||^2 is of the order 1/n when sum(w) = 1.
         spread_strength=0.1 if objective == "normalized" else 1000.0,
         suspects=data.suspects,
+        adjust="weights",
         tol=1e-6,
         n_init=1,
         random_state=0,
@@ -97,7 +98,8 @@ def test_objective_never_rises_across_iterations(objective, dtype):
 
 def test_terms_of_the_history_add_up_to_the_objective():
     data = make_site_footprint(300, random_state=0)
-    model = DCKM(4, suspects=data.suspects, n_init=1, random_state=0).fit(data.X)
+    how = {"adjust": "weights", "n_init": 1, "random_state": 0}
+    model = DCKM(4, suspects=data.suspects, **how).fit(data.X)
     parts = sum(model.history_[name] for name in ("inertia", "balance", "spread", "mass"))
     np.testing.assert_allclose(parts, model.history_["objective"], rtol=1e-12)
     assert len(parts) == model.n_iter_
@@ -109,6 +111,7 @@ def test_objective_is_the_formula_of_the_docstring(rng):
     model = DCKM(
         4,
         suspects=data.suspects,
+        adjust="weights",
         balance_strength=0.7,
         spread_strength=0.2,
         n_init=1,
@@ -203,6 +206,7 @@ def test_best_start_by_objective_is_kept():
         DCKM(
             4,
             suspects=data.suspects,
+            adjust="weights",
             init=init_clusters(
                 rows, distance, np.ones(300), 4, "partition", np.random.RandomState(seed)
             ).labels,
@@ -211,7 +215,7 @@ def test_best_start_by_objective_is_kept():
         .objective_
         for seed in seeds[:-1]
     ]
-    best = DCKM(4, suspects=data.suspects, n_init=4, random_state=3).fit(data.X)
+    best = DCKM(4, suspects=data.suspects, adjust="weights", n_init=4, random_state=3).fit(data.X)
     assert best.objective_ == min(singles)
 
 

@@ -102,8 +102,10 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         such rows; ``cluster_centers_`` are weighted means of the unscaled rows, for interpretation.
         "auto": "unit" where every column of an array is an absent / present indicator, see
         ConsensusDCKM.
-    adjust : {"weights", "effects", "both"}, default="weights"
-        How named suspects are adjusted for. "weights": by the balance. "effects": their additive
+    adjust : {"auto", "weights", "effects", "both"}, default="auto"
+        How named suspects are adjusted for. "auto": "both" where it applies (a dense X, columns
+        and rows that are not scaled, suspects outside the distance, the normalized objective),
+        else "weights". "weights": by the balance. "effects": their additive
         effects on the other columns are estimated and removed, x - B'z with z the suspects
         (centred): inertia = sum_i w_i ||x_i - C[label_i] - B'z_i||^2, with C and B estimated
         jointly by least squares; weights stay at 1. "both": the balance is measured between
@@ -233,13 +235,15 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     >>> from unskew.simulate import make_site_footprint
     >>> data = make_site_footprint(1000, rate=0.8, random_state=0)
     >>> model = DCKM(4, suspects=data.suspects, n_init=3, random_state=0).fit(data.X)
-    >>> blind = DCKM(4, suspects=data.suspects, balance_strength=0, spread_strength=100,
-    ...              n_init=3, random_state=0).fit(data.X)  # weights stay at 1: k-means
+    >>> blind = DCKM(4, suspects=data.suspects, adjust="weights", balance_strength=0,
+    ...              spread_strength=100, n_init=3, random_state=0).fit(data.X)  # k-means
     >>> for each in (blind, model):
     ...     print(f"{adjusted_rand_score(data.y_population, each.predict(data.X_population)):.1f}")
     0.4
     0.9
     """
+
+    _row_scales_with_effects: tuple = (None,)
 
     def __init__(
         self,
@@ -254,7 +258,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         cluster_on="non_suspects",
         column_scale=None,
         row_scale=None,
-        adjust="weights",
+        adjust="auto",
         effect_degree=1,
         effect_ridge=1e-3,
         init="partition",
@@ -312,13 +316,13 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         check_number("n_clusters", self.n_clusters, numbers.Integral, low=1)
         check_number("n_init", self.n_init, numbers.Integral, low=1, high=MAX_INIT)
         check_option("cluster_on", self.cluster_on, ("non_suspects", "all"))
-        check_option("adjust", self.adjust, ("weights", "effects", "both"))
+        check_option("adjust", self.adjust, ("auto", "weights", "effects", "both"))
         if self.effect_degree != "bins":
             check_number("effect_degree", self.effect_degree, numbers.Integral, low=1, high=5)
         check_number("effect_ridge", self.effect_ridge, low=0)
         check_option("column_scale", self.column_scale, (None, "sd", "idf"))
         check_option("row_scale", self.row_scale, (None, "unit", "auto"))
-        if self.adjust != "weights":
+        if self.adjust in ("effects", "both"):
             if self.suspects is None:
                 raise ValueError(
                     f"adjust={self.adjust!r} removes the effects of suspects, but suspects=None; "
@@ -341,6 +345,21 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                     "solver='descent'"
                 )
         super()._check_parameters()
+
+    def _adjust_for(self, sparse: bool) -> str:
+        """ "weights", "effects" or "both": ``adjust``, with "auto" replaced."""
+        if self.adjust != "auto":
+            return self.adjust
+        applies = (
+            self.suspects is not None
+            and not sparse
+            and self.objective == "normalized"
+            and self.solver == "descent"
+            and self.column_scale is None
+            and self.row_scale in self._row_scales_with_effects
+            and self.cluster_on == "non_suspects"
+        )
+        return "both" if applies else "weights"
 
     @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
@@ -388,7 +407,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 if checkpoint is not None:
                     own = Snapshot({}, {"seeds": seeds.tolist()})
                     save = nested(checkpoint.save_if_due, lambda: own)
-                if self.adjust == "weights":
+                if self._adjust_for(rows.sparse) == "weights":
                     fit_problem, best = self._fit_weights(
                         design, init, seeds, context, save, before
                     )
@@ -461,9 +480,10 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self, design: Design, init: Any, seeds: np.ndarray, context: Any = None,
         save: Any = None, resume: Any = None,
     ) -> None:  # fmt: skip
+        adjust = self._adjust_for(design.rows.sparse)
         if design.rows.sparse:
             raise ValueError(
-                f"adjust={self.adjust!r} makes rows dense, and X is sparse; pass a dense array or "
+                f"adjust={adjust!r} makes rows dense, and X is sparse; pass a dense array or "
                 "use adjust='weights'"
             )
         effects = _effects.make_effects(design, self.effect_degree)
@@ -487,7 +507,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             small,
             init_on,
             seeds[:-1],
-            weigh=self.adjust == "both" and fit_problem.problem.dual is not None,
+            weigh=adjust == "both" and fit_problem.problem.dual is not None,
             ridge=float(self.effect_ridge),
             max_iter=self.max_iter,
             tol=self.tol,

@@ -51,7 +51,7 @@ def check_snapshot(snapshot: Snapshot, model: Any, design: Any, n_seeds: int) ->
     seeds: Any = facts.get("seeds")
     _rule(isinstance(seeds, list) and len(seeds) == n_seeds, "seeds")
     _rule(all(is_integer(seed) and 0 <= seed < 2**31 for seed in seeds), "seeds")
-    names = _check_facts(facts, model, n_seeds)
+    names = _check_facts(facts, model, n_seeds, design.rows.sparse)
     clusters = hasattr(model, "n_clusters")
     K = model._K if clusters else 0
     size = {"n": design.rows.n, "K": K, "d": design.distance.columns.size}
@@ -75,14 +75,14 @@ def check_snapshot(snapshot: Snapshot, model: Any, design: Any, n_seeds: int) ->
         _check_state(arrays, "")
 
 
-def _check_facts(facts: dict[str, Any], model: Any, n_seeds: int) -> list[str]:
+def _check_facts(facts: dict[str, Any], model: Any, n_seeds: int, sparse: bool) -> list[str]:
     """Names of the solutions that the snapshot has."""
     names: list[str] = []
     for group in (RESTARTS, ROUNDS, STEPS, PAPER, CANDIDATES):
         own = [name for name in group if name in facts and name != "history"]
         _rule(not own or all(name in facts for name in group), f"{group[0]} without its state")
     if hasattr(model, "n_clusters"):
-        effects = model.adjust != "weights"
+        effects = model._adjust_for(sparse) != "weights"
         _rule("restart" in facts or (effects and "round" in facts), "no restart")
         _rule(("kind" in facts) == effects or (effects and "restart" not in facts), "kind")
         if facts.get("begun") or "restart" not in facts:

@@ -161,6 +161,9 @@ class ConsensusDCKM(DCKM):
     checkpoint_seconds = FIXED["checkpoint_seconds"]
     resume = FIXED["resume"]
 
+    # "auto" scales rows only where no effects are removed.
+    _row_scales_with_effects = (None, "auto")
+
     def __init__(
         self,
         n_clusters=8,
@@ -247,7 +250,7 @@ class ConsensusDCKM(DCKM):
         if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str):
             if len(given) == 0:
                 raise ValueError("balance_strength=[] should have at least one value")
-            if self._adjusts(sparse):
+            if self._adjust_for(sparse) != "weights":
                 raise ValueError(
                     f"balance_strength={list(given)!r} should be a single value unless "
                     "adjust='weights': effects are learned once, at one strength"
@@ -255,25 +258,13 @@ class ConsensusDCKM(DCKM):
         if isinstance(self.n_clusters, str) and self.n_clusters != "auto":
             raise ValueError(f"n_clusters={self.n_clusters!r} should be a number or 'auto'")
 
-    def _adjusts(self, sparse: bool = False) -> str | None:
-        """ "effects", "both" or None, according to ``adjust``."""
-        if self.adjust != "auto":
-            return None if self.adjust == "weights" else self.adjust
-        usual = (
-            self.objective == "normalized"
-            and self.solver == "descent"
-            and self.column_scale is None
-        )
-        usual = usual and self.row_scale != "unit"
-        return "both" if self.suspects is not None and usual and not sparse else None
-
-    def _inner(self, balance_strength: Any, adjust: str | None) -> DCKM:
+    def _inner(self, balance_strength: Any, adjust: str) -> DCKM:
         """The DCKM that is fitted in each run."""
         given = {k: v for k, v in self.get_params(deep=False).items() if k not in OWN}
         given["n_clusters"] = self._K
         given["balance_strength"] = balance_strength
-        given["adjust"] = adjust or "weights"
-        if adjust and self.row_scale == "auto":
+        given["adjust"] = adjust
+        if adjust != "weights" and self.row_scale == "auto":
             given["row_scale"] = None
         given["verbose"] = 0
         return _Inner(**given)
@@ -314,9 +305,9 @@ class ConsensusDCKM(DCKM):
         self._choose_settings(X, sample_weight)
         strengths = self._strengths_of_runs()
         for strength in strengths:
-            inner = self._inner(strength, self._adjusts(sparse))
+            inner = self._inner(strength, self._adjust_for(sparse))
             inner._check_parameters()
-        inner = self._inner(strengths[0], self._adjusts(sparse))
+        inner = self._inner(strengths[0], self._adjust_for(sparse))
         design = inner._prepare(X, sample_weight, self.cluster_on)
         K, present = self._K, int((design.a > 0).sum())
         if present < K:

@@ -62,7 +62,7 @@ class Choice:
     parameter: str
     chosen: Any
     criterion: str
-    candidates: tuple[SelectionCandidate, ...]
+    candidates: tuple[Any, ...]
 
     def best_by(self, criterion: str) -> Any:
         """The value that another criterion selects; the smallest of ties.
