@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.cluster import KMeans
 
-from unskew import DCKM, ConsensusDCKM
+from unskew import DCKM, ConsensusDCKM, SelectionMixture
 from unskew.datasets import load_sites
 from unskew.diagnostics import verdict as judge
 from unskew.metrics import adjusted_rand_score
@@ -38,9 +38,10 @@ BIASED_RATES = (0.25, 0.6, 0.8, 0.9)
 # Data sets without a group structure have no truth.
 WITHOUT_TRUTH = ("no groups",)
 MODELS = {
-    "weights": lambda K, **how: DCKM(K, adjust="weights", **how),
-    "both": lambda K, **how: DCKM(K, adjust="both", **how),
-    "consensus": lambda K, **how: ConsensusDCKM(K, **how),
+    "mixture": lambda K, **how: SelectionMixture(K, **how),
+    "weights": lambda K, **how: DCKM(K, adjust="weights", n_threads=1, **how),
+    "both": lambda K, **how: DCKM(K, adjust="both", n_threads=1, **how),
+    "consensus": lambda K, **how: ConsensusDCKM(K, n_threads=1, **how),
 }
 
 
@@ -82,8 +83,9 @@ def run_case(kind: str, title: str, rate: float, seed: int, mode: str) -> list[d
     fitted, truth = take(X, rows.fit), case.truth[case.judge_on]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = MODELS[mode](case.K, suspects=suspects, n_threads=1, random_state=seed)
-        found = model.fit(fitted).predict(take(X, rows.judge))
+        model = MODELS[mode](case.K, suspects=suspects, random_state=seed).fit(fitted)
+        new = {"shares": "population"} if mode == "mixture" else {}
+        found = model.predict(take(X, rows.judge), **new)
         said = judge(model, fitted)
         plain = best_kmeans(rows, case.K, model.labels_, seed)
     ari = adjusted_rand_score(truth, found)

@@ -37,7 +37,8 @@ def footprint():
 
 @pytest.fixture(scope="module")
 def model(footprint):
-    return DCKM(4, suspects=footprint.suspects, n_init=2, random_state=0).fit(footprint.X)
+    how = {"adjust": "weights", "n_init": 2, "random_state": 0}
+    return DCKM(4, suspects=footprint.suspects, **how).fit(footprint.X)
 
 
 @pytest.fixture(scope="module")
@@ -189,8 +190,8 @@ def test_flow_counts_every_row_once_and_matches_best(found, model, footprint):
 
 def test_kmeans_flows_into_itself(footprint):
     still = DCKM(
-        4, suspects=footprint.suspects, balance_strength=0, spread_strength=1e6, n_init=10,
-        random_state=0,
+        4, suspects=footprint.suspects, adjust="weights", balance_strength=0, spread_strength=1e6,
+        n_init=10, random_state=0,
     ).fit(footprint.X)  # fmt: skip
     own = diagnose(still, footprint.X)
     assert own.flow.moved == 0
@@ -335,6 +336,10 @@ FINE = Evidence(
     bic=1000.0, kmeans_bic=1300.0, mixture_bic=950.0, same_as_dropped=0.6, kmeans_repeated=1.0,
     mixture_same=0.95, mixture_same_as_dropped=0.62, identified="yes",
 )  # fmt: skip
+MIXTURE = {
+    "kmeans_bic": 1200.0, "halves": 0.95, "mixture_bic": None, "mixture_same": None,
+    "mixture_same_as_dropped": None,
+}  # fmt: skip
 BLIND = {"suspects": (), "bic": None, "kmeans_bic": None, "same_as_dropped": None}
 
 
@@ -383,8 +388,16 @@ def test_reasons_have_the_numbers_and_the_columns():
         ({"kmeans_bic": 1050.0, "mixture_same": 0.7}, "cannot be told", "without clear evidence"),
         # They contradict each other.
         ({"kmeans_bic": 850.0}, "cannot be told", "without clear evidence"),
-        ({"mixture_bic": None, "mixture_same": None, "mixture_same_as_dropped": None},
-         "cannot be told", "too many combinations of values"),
+        # Of a mixture: its own likelihood counts only where halves of the rows confirm it.
+        (MIXTURE, "helped", "BIC is lower by 200), and random halves"),
+        (MIXTURE | {"halves": 0.89}, "cannot be told", "other groups (agreement 0.89)"),
+        (MIXTURE | {"identified": "no"}, "cannot be told", "share too few groups"),
+        (MIXTURE | {"identified": "under small effects"}, "helped", "This holds if the effects"),
+        (MIXTURE | {"suspects_matter": False}, "no effect", "Naming “site” changed nothing"),
+        (MIXTURE | {"kmeans_bic": 1009.0}, "cannot be told", "BIC differs by 9"),
+        (MIXTURE | {"kmeans_bic": 900.0}, "harmed", "BIC is higher by 100"),
+        # Its groups do not depend on its weights.
+        (MIXTURE | {"kish_size": 3.0}, "helped", "BIC is lower by 200"),
         # The mixture found other groups than both.
         ({"mixture_bic": 600.0, "mixture_same": 0.85}, "cannot be told",
          "lower by 400. Try SelectionMixture"),
@@ -461,7 +474,8 @@ def test_too_strong_a_balance_of_all_pairs_is_called_harm():
 def test_kmeans_that_was_merely_stuck_does_not_flatter_the_model():
     # From its own starts alone k-means finds the sites here, at a higher inertia.
     data = make_site_footprint(1200, rate=0.0, random_state=1)
-    fitted = DCKM(4, suspects=data.suspects, n_init=3, random_state=0).fit(data.X)
+    how = {"adjust": "weights", "n_init": 3, "random_state": 0}
+    fitted = DCKM(4, suspects=data.suspects, **how).fit(data.X)
     own = diagnose(fitted, data.X)
     assert own.evidence.kept_variance < 1.01
     assert own.verdict.dropping_would_do
@@ -548,9 +562,11 @@ def test_audit_refuses_suspects_that_are_not_there(footprint):
 
 # ------------------------------------------------------------------------------------ compare
 def test_compare_puts_all_methods_side_by_side(footprint, model):
-    own = compare(footprint.X, 4, suspects=footprint.suspects, n_init=2, random_state=0)
+    how = {"method": "dckm", "adjust": "weights", "n_init": 2, "random_state": 0}
+    own = compare(footprint.X, 4, suspects=footprint.suspects, **how)
     assert plain(own)
-    assert [row.method for row in own.rows] == list(METHODS)
+    # Weights only are the model itself.
+    assert [row.method for row in own.rows] == [each for each in METHODS if each != "weights"]
     by_name = {row.method: row for row in own.rows}
     assert by_name["kmeans"].agreement == 1
     assert by_name["kmeans"].effective_size == by_name["dropped"].imbalance_left == 1
@@ -567,12 +583,13 @@ def test_compare_says_why_a_method_has_no_row():
     table = make_patients()
     a = np.random.default_rng(0).random(len(table)) + 0.5
     own = compare(table, 3, sample_weight=a, n_init=1, random_state=0)
-    assert dict(own.skipped).keys() == {METHODS[m] for m in ("dropped", "regressed", "pca", "both")}
+    need = ("dropped", "regressed", "pca", "weights", "mixture")
+    assert dict(own.skipped).keys() == {METHODS[m] for m in need}
     assert {row.method for row in own.rows} == {"kmeans", "two-step", "uncorrelated", "dckm"}
 
 
 def test_labels_of_another_tool_are_described_like_those_of_a_method(footprint):
-    how = {"suspects": footprint.suspects, "n_init": 2, "random_state": 0}
+    how = {"method": "dckm", "suspects": footprint.suspects, "n_init": 2, "random_state": 0}
     first = compare(footprint.X, 4, methods=["kmeans", "dropped"], **how)
     from unskew.baselines import PlainKMeans
 
@@ -602,8 +619,8 @@ def test_labels_of_a_subsample_are_those_of_its_rows(monkeypatch, footprint):
     monkeypatch.setattr(sampling, "MIN_ROWS", 200)
     position = np.arange(600) // 300
     own = compare(
-        np.c_[footprint.X, position], 2, methods=["kmeans"], n_init=1, random_state=0,
-        suspects=[footprint.X.shape[1]], labels={"halves": position},
+        np.c_[footprint.X, position], 2, method="dckm", methods=["kmeans"], n_init=1,
+        random_state=0, suspects=[footprint.X.shape[1]], labels={"halves": position},
     )  # fmt: skip
     halves = own.rows[-1]
     assert sum(halves.sizes) == 200
@@ -632,8 +649,8 @@ def test_missing_labels_of_pandas_are_missing(footprint):
 
 def test_combat_is_compared_where_combatlearn_is_installed(footprint):
     pytest.importorskip("combatlearn")
-    how = {"suspects": footprint.suspects, "n_init": 2, "random_state": 0, "methods": ["kmeans"]}
-    own = compare(footprint.X, 4, also=["combat"], **how)
+    how = {"suspects": footprint.suspects, "random_state": 0, "methods": ["kmeans"]}
+    own = compare(footprint.X, 4, also=["combat"], method="dckm", n_init=2, **how)
     assert [row.method for row in own.rows] == ["kmeans", "dckm", "combat"]
     by_name = {row.method: row for row in own.rows}
     largest = {name: max(a.value for a in row.associations) for name, row in by_name.items()}
@@ -684,7 +701,7 @@ def test_baselines_agree_with_plain_kmeans(footprint, found):
     labels = dropped.fit(footprint.X.astype(np.float32)).labels_
     baseline = next(r for r in found.baselines if r.name == METHODS["dropped"])
     ours = adjusted_rand_score(labels, DCKM(
-        4, suspects=footprint.suspects, n_init=2, random_state=0
+        4, suspects=footprint.suspects, adjust="weights", n_init=2, random_state=0
     ).fit(footprint.X).labels_)  # fmt: skip
     assert baseline.agreement == pytest.approx(ours, abs=0.02)
 
@@ -761,3 +778,46 @@ def test_a_numbered_family_is_not_how_data_are_collected():
     notices = audit(table, random_state=0).notices
     telling = {n.column for n in notices if "suggests how the data were collected" in n.sentence}
     assert telling == {"site"}
+
+
+# ------------------------------------------------------------------------------------ overlap
+def test_overlap_counts_the_rows_of_each_value_in_each_cluster():
+    frame = make_patients()
+    model = DCKM(3, suspects=["site", "age"], adjust="weights", n_init=1, random_state=0).fit(frame)
+    site, age = diagnose(model, frame, against=False).overlap
+    cross = pd.crosstab(frame["site"], model.labels_)
+    assert site.values == tuple(cross.index)
+    assert site.rows == tuple(map(tuple, cross.to_numpy()))
+    np.testing.assert_allclose(np.sum(site.shares, axis=1), 1)
+    assert site.identified == "yes"
+    # A number is cut at its quintiles; missing values are a value.
+    assert len(age.values) == 6
+    assert age.values[-1] == "missing"
+    known = frame["age"].notna()
+    assert np.sum(age.rows, axis=1)[-1] == (~known).sum()
+    bins = pd.qcut(frame["age"], 5, labels=False)
+    np.testing.assert_array_equal(
+        np.sum(age.rows, axis=1)[:-1], np.bincount(bins[known].astype(int))
+    )
+
+
+def test_overlap_names_values_of_one_cluster(rng):
+    group = np.repeat([0, 1, 2], 60)
+    site = np.where(group == 0, 0, rng.integers(1, 3, 180))
+    X = np.c_[8.0 * np.eye(3)[group] + rng.normal(size=(180, 3)), np.eye(3)[site]]
+    model = DCKM(3, suspects=[3, 4, 5], adjust="weights", random_state=0).fit(X)
+    (one,) = diagnose(model, X, against=False).overlap
+    assert one.suspect == "column 3 ... column 5"
+    assert one.one_cluster == ("column 3",)
+    assert one.identified == "no"
+    assert "no group joins 'column 3'" in one.sentence
+
+
+def test_rare_values_of_a_suspect_are_one_value(rng):
+    frame = pd.DataFrame({"x": rng.normal(size=300), "y": rng.normal(size=300)})
+    frame["site"] = [f"s{i:02d}" for i in rng.integers(0, 40, 300)]
+    model = DCKM(2, suspects="site", adjust="weights", n_init=1, random_state=0).fit(frame)
+    (one,) = diagnose(model, frame, against=False).overlap
+    assert len(one.values) == 30
+    assert one.values[-1] == "11 other values"
+    assert np.sum(one.rows) == 300

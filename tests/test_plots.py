@@ -32,7 +32,8 @@ def fit(n_core, n_footprint, n=300):
     data = make_site_footprint(n, n_core=n_core, n_footprint=n_footprint, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = DCKM(4, suspects=data.suspects, n_init=1, random_state=0).fit(data.X)
+        how = {"adjust": "weights", "n_init": 1, "random_state": 0}
+        model = DCKM(4, suspects=data.suspects, **how).fit(data.X)
     return diagnose(model, data.X)
 
 
@@ -170,8 +171,9 @@ def test_audits_and_comparisons_are_drawn():
     assert len(plots.audited_pairs(own, most=7).patches) == 7
     assert len(plots.reach_of_columns(own, most=5).patches) == 5
     methods = compare(
-        data.X, 3, suspects=data.suspects, n_init=1, random_state=0, methods=["kmeans", "dropped"]
-    )
+        data.X, 3, suspects=data.suspects, method="dckm", n_init=1, random_state=0,
+        methods=["kmeans", "dropped"],
+    )  # fmt: skip
     axes = plots.method_scores(methods)
     assert len(axes) == 4
     draw(axes[0])

@@ -43,6 +43,7 @@ __all__ = [
     "love_plot",
     "method_scores",
     "objective_terms",
+    "overlap",
     "reach_of_columns",
     "sample_flow",
     "sensitivity_surface",
@@ -366,6 +367,39 @@ def suspect_effects(found: Any, ax: Axes | None = None, *, most: int = 20) -> Ax
     ax.set_xlabel("effect, in standard deviations of the column")
     left = len(effects) - len(shown)
     _note(ax, f"largest {len(shown)} of {len(effects)}" if left else "")
+    return ax
+
+
+@_styled
+def overlap(found: Any, ax: Axes | None = None, *, suspect: int = 0) -> Axes:
+    """Clusters by the values of a suspect: share of each value's rows in each cluster, and the
+    number of rows. Effects of the suspect can be told from clusters that several values share.
+
+    ``found``: Diagnostics, or their ``overlap``; ``suspect``: position of the suspect.
+    """
+    entries = getattr(found, "overlap", found)
+    if not 0 <= suspect < len(entries):
+        raise ValueError(f"suspect={suspect} should be in 0..{len(entries) - 1}")
+    one = entries[suspect]
+    rows = np.array(one.rows, dtype=float)
+    share = rows / np.maximum(rows.sum(1, keepdims=True), 1.0)
+    L, K = rows.shape
+    ax = _axes(ax, 0.9 + 0.27 * max(L, 2))
+    shades = LinearSegmentedColormap.from_list("share", [PAPER, BLUE])
+    ax.pcolormesh(share, cmap=shades, vmin=0, vmax=1, edgecolors=GRID, linewidth=0.6)
+    for at, k in np.argwhere(rows > 0):
+        colour = PAPER if share[at, k] > 0.55 else INK
+        text = f"{int(rows[at, k]):,}"
+        ax.text(k + 0.5, at + 0.5, text, ha="center", va="center", fontsize=FONT - 1.5,
+                color=colour)  # fmt: skip
+    ax.invert_yaxis()
+    ax.set_yticks(np.arange(L) + 0.5, [shorten(value, 22) for value in one.values], color=INK)
+    ax.set_xticks(np.arange(K) + 0.5, [str(k) for k in range(K)])
+    ax.tick_params(length=0)
+    ax.set_xlabel("cluster")
+    ax.set_ylabel(shorten(one.suspect))
+    for side in ax.spines.values():
+        side.set_visible(False)
     return ax
 
 

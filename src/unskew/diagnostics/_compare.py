@@ -1,5 +1,5 @@
-"""compare: DCKM, baselines such as k-means without the suspects, and the labels of other tools, on
-the same table."""
+"""compare: SelectionMixture, DCKM, baselines such as k-means without the suspects, and the labels
+of other tools, on the same table."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import warnings
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from .._data.sampling import sample_rows
 from .._progress import emit, nested_progress
+from .._validation import check_option
 from ..baselines import DecorrelatedKMeans, DropKMeans, PCAKMeans, PlainKMeans
 from ..dckm import DCKM
 from ..metrics import effective_sample_size, silhouette_score
+from ..mixture import SelectionMixture
 from . import _measure
 from ._diagnose import (
     ALL,
@@ -24,6 +27,7 @@ from ._diagnose import (
     describe_fit,
     encoded_matrix,
     inspect_fit,
+    kmeans_settings,
 )
 from ._results import Comparison, MethodRow
 from ._view import View, call_of, check_names, settings_of, values_of_source
@@ -39,8 +43,9 @@ METHODS = {
     "two-step": "decorrelation weights, then k-means",
     "pca": "principal components, then k-means",
     "uncorrelated": "correlated columns dropped, then k-means",
+    "weights": "unskew (DCKM), weights only",
     "dckm": "unskew (DCKM)",
-    "both": "unskew, weights and effects of suspects",
+    "mixture": "unskew (SelectionMixture)",
 }
 # Methods of other packages: name -> (title, package). Fitted only if they are asked for.
 OTHER_METHODS = {"combat": ("ComBat (combatlearn), then k-means", "combatlearn")}
@@ -61,7 +66,8 @@ def compare(
     also: Any = (),
     labels: Any = None,
     feature_names: Any = None,
-    **dckm_parameters: Any,
+    method: str = "auto",
+    **parameters: Any,
 ) -> Comparison:
     """Compare several clustering methods on one table by the same metrics.
 
@@ -79,7 +85,7 @@ def compare(
         As in DCKM. Suspects are nuisance (batch) columns through which the bias came in: site,
         scanner, channel. Without suspects nothing can be dropped or regressed out.
     methods : list of names or None
-        Keys of METHODS; None means all that apply. DCKM is always included.
+        Keys of METHODS; None means all that apply. ``method`` is always included.
     also : list of names
         Methods of other packages, which have to be installed: "combat", ComBat of combatlearn with
         the suspects as batches (combinations of their values), followed by k-means.
@@ -88,8 +94,11 @@ def compare(
         are described like those of the methods, without weights.
     feature_names : list or None
         Names for the columns of an array; None: column 0, column 1, ...
-    **dckm_parameters
-        Further parameters of DCKM; ``init`` and ``n_init`` apply to all methods.
+    method : {"auto", "mixture", "dckm"}, default="auto"
+        The method that the verdict is about. "auto": SelectionMixture if suspects are named and X
+        is dense, else DCKM.
+    **parameters
+        Further parameters of that method; ``init`` and ``n_init`` of DCKM apply to k-means too.
 
     Returns
     -------
@@ -99,12 +108,12 @@ def compare(
     --------
     >>> from unskew.diagnostics import compare
     >>> from unskew.simulate import make_site_footprint
-    >>> data = make_site_footprint(500, rate=0.8, random_state=0)
-    >>> found = compare(data.X, 4, suspects=data.suspects, random_state=0, n_init=2,
+    >>> data = make_site_footprint(500, rate=0.5, random_state=0)
+    >>> found = compare(data.X, 4, suspects=data.suspects, random_state=0,
     ...                 methods=["dropped", "dckm"])
     >>> [row.method for row in found.rows]
-    ['dropped', 'dckm']
-    >>> found = compare(data.X, 4, suspects=data.suspects, random_state=0, n_init=2,
+    ['dropped', 'dckm', 'mixture']
+    >>> found = compare(data.X, 4, suspects=data.suspects, random_state=0,
     ...                 methods=["kmeans"], labels={"the truth": data.y})
     >>> [row.title for row in found.rows][-1], found.rows[-1].sizes
     ('the truth', (147, 123, 110, 120))
@@ -119,20 +128,28 @@ def compare(
     given = {title: _check_labels(title, own, sample) for title, own in (labels or {}).items()}
     X, sample_weight = sample.X, None if sample_weight is None else sample.a
     names = check_names(feature_names, X)
-    model = DCKM(
-        n_clusters, suspects=suspects, encoder=encoder, random_state=random_state, **dckm_parameters
-    )
+    check_option("method", method, ("auto", "mixture", "dckm"))
+    if method == "auto":
+        method = "dckm" if suspects is None or sp.issparse(X) else "mixture"
+    parameters |= {"suspects": suspects, "random_state": random_state}
+    model: Any
+    if method == "mixture":
+        model = SelectionMixture(n_clusters, encoder=encoder, **parameters)
+    else:
+        model = DCKM(n_clusters, encoder=encoder, **parameters)
+    if method not in wanted:
+        wanted.append(method)
     n_methods = len(wanted) + len(others)
     emit("method", 0, n_methods)
     with nested_progress():
         model.fit(X, sample_weight=sample_weight)
-    emit("method", 1, n_methods, status=METHODS["dckm"])
+    emit("method", 1, n_methods, status=METHODS[method])
     if names is not None:
         model.feature_names_in_ = names
     inspection = inspect_fit(model, X, sample_weight)
     view = inspection.view
     baselines = inspection.baselines()
-    fitted, skipped = _fit_all(model, view, X, sample_weight, wanted + others, baselines)
+    fitted, skipped = _fit_all(model, method, view, X, sample_weight, wanted + others, baselines)
     reference = fitted["kmeans"][0] if "kmeans" in fitted else None
     rows = tuple(
         _describe(view, method, TITLES[method], reference, *fitted[method])
@@ -146,6 +163,7 @@ def compare(
         verdict = describe_fit(inspection, baselines).verdict
     seen = min(MAX_IN_SILHOUETTE, int((view.a > 0).sum()))
     return Comparison(
+        method=method,
         summary=verdict,
         rows=rows,
         skipped=skipped,
@@ -170,7 +188,13 @@ def compare(
 
 
 def _fit_all(
-    model: Any, view: View, X: Any, sample_weight: Any, wanted: list, baselines: dict
+    model: Any,
+    own: str,
+    view: View,
+    X: Any,
+    sample_weight: Any,
+    wanted: list,
+    baselines: dict,
 ) -> tuple:
     """Fit all methods but the baselines of the verdict, whose labels are given.
 
@@ -181,7 +205,7 @@ def _fit_all(
 
     def add(name: str, *result: Any) -> None:
         fitted[name] = result
-        emit("method", len(fitted) + 1, len(wanted), status=TITLES[name])  # DCKM is the first
+        emit("method", len(fitted) + 1, len(wanted), status=TITLES[name])  # the model is the first
 
     for name in wanted:
         if METHODS.get(name) in baselines:
@@ -189,16 +213,17 @@ def _fit_all(
     skipped = []
     if view.suspects is None:
         reason = "no suspects are given"
-        need = ("dropped", "regressed", "both")
-        skipped = [(METHODS[name], reason) for name in need if name in wanted]
-    how = {"init": model.init, "n_init": model.n_init, "random_state": model.random_state}
+        need = ("dropped", "regressed", "weights", "mixture")
+        skipped = [(METHODS[name], reason) for name in need if name in wanted and name != own]
+    kmeans = kmeans_settings(model)
+    how = {"init": kmeans.init, "n_init": kmeans.n_init, "random_state": kmeans.random_state}
     K, matrix = model._K, encoded_matrix(view)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # low effective size: shown in the table
         warnings.simplefilter("ignore", ConvergenceWarning)
         if "two-step" in wanted:
             method = DecorrelatedKMeans(
-                K, weights="converged", suspects=view.suspects, cluster_on=model.cluster_on, **how
+                K, weights="converged", suspects=view.suspects, cluster_on=kmeans.cluster_on, **how
             )
             with nested_progress():
                 method.fit(matrix, sample_weight=view.a)
@@ -217,16 +242,35 @@ def _fit_all(
                 add("combat", PlainKMeans(K, **how).fit(corrected).labels_, None)
             else:
                 skipped.append((TITLES["combat"], why))
-        dense = view.suspects is not None and not view.rows.sparse
-        if "both" in wanted and dense and model.adjust == "weights":
-            both = clone(model).set_params(adjust="both")
+        dckm = kmeans.set_params(n_clusters=K, suspects=model.suspects) if own != "dckm" else model
+        for name in ("weights", "dckm"):
+            if name not in wanted or name == own or (name == "weights" and view.suspects is None):
+                continue
+            if name == "weights" and dckm._adjust_for(view.rows.sparse) == "weights":
+                continue  # the same fit
+            other = clone(dckm)
+            if name == "weights":
+                other.set_params(adjust="weights")
             with nested_progress():
-                both.fit(X, sample_weight=sample_weight)
-            # Imbalance of the corrected columns, as in its own report; the view has the original
-            # columns.
-            left = both.imbalance_ / both.initial_imbalance_ if both.initial_imbalance_ > 0 else 1.0
-            add("both", both.labels_, both.weights_, left)
-    fitted["dckm"] = (model.labels_, model.weights_)
+                other.fit(X, sample_weight=sample_weight)
+            left = other.imbalance_ / other.initial_imbalance_ if other.initial_imbalance_ else 1.0
+            add(name, other.labels_, other.weights_, left)
+        if "mixture" in wanted and own != "mixture" and view.suspects is not None:
+            if view.rows.sparse:
+                skipped.append((METHODS["mixture"], "it does not support sparse matrices"))
+            else:
+                mixture = SelectionMixture(
+                    K,
+                    suspects=model.suspects,
+                    encoder=model.encoder,
+                    random_state=model.random_state,
+                )
+                with nested_progress():
+                    mixture.fit(X, sample_weight=sample_weight)
+                add("mixture", mixture.labels_, mixture.weights_)
+    found = _measure.measure_imbalance(view, view.a * model.weights_)
+    left = found.balance_after / found.balance_before if found.balance_before > 0 else 1.0
+    fitted[own] = (model.labels_, model.weights_, left)
     return fitted, tuple(skipped)
 
 
@@ -317,7 +361,9 @@ def _describe(
     labels = np.asarray(labels)
     size = 1.0 if m is None else effective_sample_size(m, view.a)
     if left is None and m is not None:
-        left = _measure.measure_imbalance(view, view.a * np.asarray(m)).balance_left
+        w = view.a * np.asarray(m)
+        found = _measure.measure_imbalance(view, w, as_they_are=True)
+        left = found.balance_after / found.balance_before if found.balance_before > 0 else 1.0
     return MethodRow(
         method=method,
         title=title,

@@ -16,8 +16,10 @@ from .._validation import check_weights
 from ..baselines import PlainKMeans, RegressOutKMeans
 from ..dckm import DCKM
 from ..metrics import effective_sample_size, kish_size
+from ..mixture import SelectionMixture
 from . import _measure
-from ._likelihood import compare_likelihoods
+from ._likelihood import check_mixture, compare_likelihoods
+from ._overlap import measure_overlap
 from ._results import Baseline, Convergence, Diagnostics, SuspectEffect
 from ._verdict import Evidence, Verdict, decide
 from ._view import View, call_of, row_index, settings_of, view_of_fit
@@ -36,7 +38,7 @@ def diagnose(model: Any, X: Any, sample_weight: Any = None, *, against: bool = T
 
     Parameters
     ----------
-    model : fitted DCKM, ConsensusDCKM or DecorrelationWeights
+    model : fitted SelectionMixture, DCKM, ConsensusDCKM or DecorrelationWeights
     X, sample_weight
         The data and design weights of the fit. Data (in memory, a file or a reader) with more
         than 20,000 rows, or more than 2**24 entries if dense, are subsampled to that size at
@@ -206,8 +208,8 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
         verdict=decide(evidence),
         evidence=evidence,
         weights=_measure.describe_weights(inspection.fit_vectors),
-        imbalance_before=float(model.initial_imbalance_),
-        imbalance_after=float(model.imbalance_),
+        imbalance_before=float(getattr(model, "initial_imbalance_", imbalance.balance_before)),
+        imbalance_after=float(getattr(model, "imbalance_", imbalance.balance_after)),
         features=imbalance.features,
         pairs=imbalance.pairs,
         n_pairs=imbalance.n_pairs,
@@ -220,6 +222,7 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
         flow=flow,
         projection=projection,
         effects=_effects(model),
+        overlap=() if labels is None else measure_overlap(view, labels, w, int(model._K)),
         notes=(*inspection.notes, *_notes(view, correlation, projection, imbalance)),
         settings=settings_of(
             view,
@@ -269,19 +272,22 @@ def _plain_kmeans(
     poor local minimum would make the model look better than it is. With a ``random_state``: with
     these random numbers only."""
     own = random_state is None
+    K, labels = model._K, model.labels_
+    model = kmeans_settings(model)
     random_state = model.random_state if own else random_state
     form = view.design.distance.scaling
     if (view.design.column_map.missing_indicator < 0).all() and form is None:
         starts = max(model.n_init, MIN_INIT)
         how = {"n_init": starts, "random_state": random_state, "init": model.init}
-        plain = PlainKMeans(model._K, suspects=view.suspects if drop else None, **how)
+        plain = PlainKMeans(K, suspects=view.suspects if drop else None, **how)
         X, sample_weight = encoded_matrix(view), view.a
     else:
         # Missing values and scaled rows or columns need the distance of DCKM. Without balance,
         # and with a spread strength that keeps the weights at 1, it is k-means in that distance,
         # so that the verdict assesses the correction and not the distance.
         plain = DCKM(
-            model._K,
+            K,
+            adjust="weights",
             balance_strength=0.0,
             spread_strength=1e6,
             suspects=view.suspect_sources.tolist() if drop else None,
@@ -297,8 +303,16 @@ def _plain_kmeans(
         )
     fits = [plain]
     if own:
-        fits.append(clone(plain).set_params(init=np.asarray(model.labels_)))
+        fits.append(clone(plain).set_params(init=np.asarray(labels)))
     return min((one.fit(X, sample_weight=sample_weight) for one in fits), key=_inertia).labels_
+
+
+def kmeans_settings(model: Any) -> Any:
+    """The model, or a DCKM with its random numbers and kinds of columns: parameters of k-means."""
+    if not isinstance(model, SelectionMixture):
+        return model
+    encoder = None if model.encoder_ is None else clone(model.encoder_)
+    return DCKM(random_state=model.random_state, encoder=encoder)
 
 
 def _inertia(fitted: Any) -> float:
@@ -314,7 +328,8 @@ def encoded_matrix(view: View) -> Any:
 def fit_regressed(model: Any, view: View) -> RegressOutKMeans:
     """k-means after regressing the suspects out; missing values are imputed by the mean, because
     least squares needs complete rows."""
-    how = {"init": model.init, "n_init": model.n_init, "random_state": model.random_state}
+    kmeans = kmeans_settings(model)
+    how = {"init": kmeans.init, "n_init": kmeans.n_init, "random_state": kmeans.random_state}
     method = RegressOutKMeans(model._K, suspects=view.suspects, **how)
     return method.fit(encoded_matrix(view), sample_weight=view.a)
 
@@ -340,12 +355,12 @@ def _convergence(model: Any) -> Convergence:
     status = str(model.status_)
     # The paper's procedure runs for a fixed number of iterations, so reaching it counts as
     # convergence.
-    regular = model.solver == "paper" and status.startswith("max_iter")
+    regular = getattr(model, "solver", None) == "paper" and status.startswith("max_iter")
     return Convergence(
         status=status,
         converged=status.startswith("converged") or regular,
         iterations=int(model.n_iter_),
-        objective=float(model.objective_),
+        objective=float(model.bic_ if isinstance(model, SelectionMixture) else model.objective_),
         history=history,
     )
 
@@ -374,13 +389,24 @@ def _evidence(inspection: Inspection, imbalance, own, variance, described, basel
         labels = np.asarray(model.labels_)
         weighted["weighted_same"] = _measure.agreement(view, labels, baselines[ALL], w)
         if DROPPED in baselines:
-            checked = compare_likelihoods(
-                model, view, baselines[DROPPED], inspection.repeated_kmeans(), _seed(model)
-            )
+            repeated, seed = inspection.repeated_kmeans(), _seed(model)
+            if isinstance(model, SelectionMixture):
+                checked = check_mixture(
+                    model,
+                    inspection.X,
+                    inspection.sample_weight,
+                    view,
+                    baselines[DROPPED],
+                    repeated,
+                    seed,
+                )
+            else:
+                checked = compare_likelihoods(model, view, baselines[DROPPED], repeated, seed)
             if checked is not None:
                 weighted |= checked._asdict()
-        halves = _measure.stabilities(view, w, int(model._K), _seed(model))
-        weighted["stability"], weighted["kmeans_stability"] = halves
+        if not isinstance(model, SelectionMixture):
+            halves = _measure.stabilities(view, w, int(model._K), _seed(model))
+            weighted["stability"], weighted["kmeans_stability"] = halves
         changes = _measure.influence(view, baselines[ALL], labels)
         weighted["gained"], weighted["lost"] = changes
     return Evidence(

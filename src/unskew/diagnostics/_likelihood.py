@@ -13,8 +13,9 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 
-from .._data.sampling import draw_rows
+from .._data.sampling import draw_rows, take_rows
 from .._mixture.partition import PartitionCriterion
 from ..metrics import adjusted_rand_score
 from ..mixture import SelectionMixture
@@ -23,8 +24,8 @@ from ._view import MAX_CODES, View
 
 # Rows that are compared, and columns beyond which they are not, because they are made dense.
 MAX_COMPARED, MAX_COLUMNS = 3000, 5000
-# Suspects with more combinations of values than this are not modelled by a SelectionMixture.
-MAX_LEVELS = 50
+# Most combinations of the suspects' values, and fewest rows of one; the others are one combination.
+MAX_LEVELS, MIN_LEVEL_ROWS = 50, 5
 # Number of quantile bins of a numeric suspect.
 N_BINS = 5
 
@@ -34,15 +35,23 @@ class LikelihoodCheck(NamedTuple):
 
     bic, kmeans_bic, mixture_bic
         BIC of the model's clusters, of those of k-means, and of the groups of a SelectionMixture
-        with the same number of groups (None for more than 50 combinations of the suspects' values).
+        with the same number of groups.
     same_as_dropped
-        Agreement (adjusted Rand index) of the model's clusters with those of k-means.
+        Agreement (adjusted Rand index) of the model's clusters with those of k-means; of a
+        SelectionMixture the smaller of that in the sample and that in the population that it
+        estimates.
     kmeans_repeated
         Agreement of two runs of k-means with different random numbers.
     mixture_same, mixture_same_as_dropped
         Agreement of the groups of the mixture with the model's clusters, and with those of k-means,
         in the population that it estimates: under its inverse-selection weights, and with groups
         that are assigned without the shares by suspect.
+    halves
+        Of a SelectionMixture: mean agreement of its groups with those of mixtures that are fitted
+        to random halves of the rows.
+    suspects_matter
+        Of a SelectionMixture: whether the selected model has effects of the suspects, or shares
+        that differ between their values.
     identified, not_identified
         Whether the clusters join the values of the suspects, as in SelectionMixture: "yes", "under
         small effects" or "no", and the reason.
@@ -54,52 +63,114 @@ class LikelihoodCheck(NamedTuple):
     kmeans_repeated: float
     identified: str
     not_identified: str
+    halves: float | None = None
+    suspects_matter: bool = True
     mixture_bic: float | None = None
     mixture_same: float | None = None
     mixture_same_as_dropped: float | None = None
 
 
-def compare_likelihoods(
-    model: Any, view: View, dropped: np.ndarray, repeated: np.ndarray, seed: int
-) -> LikelihoodCheck | None:
-    """A LikelihoodCheck on at most 3,000 rows; None without suspects and for very wide data.
+class Compared(NamedTuple):
+    """Rows that are compared: positions, values, level of the suspects, design weights, and the
+    labels (codes 0, 1, ...) of the model, of k-means without the suspects and of another run."""
 
-    ``dropped`` and ``repeated`` are the labels of two runs of k-means without the suspects.
-    """
+    which: np.ndarray
+    X: np.ndarray
+    level: np.ndarray
+    a: np.ndarray
+    own: np.ndarray
+    dropped: np.ndarray
+    repeated: np.ndarray
+
+
+def draw_compared(
+    model: Any, view: View, dropped: np.ndarray, repeated: np.ndarray, seed: int
+) -> Compared | None:
+    """At most 3,000 rows; None without suspects and for very wide data."""
     if view.suspects is None or view.rest.size == 0 or view.rows.d > MAX_COLUMNS:
         return None
     which = draw_rows(view.a, MAX_COMPARED, seed)
     tile = np.asarray(view.rows.take(which), dtype=np.float64)
-    X, a = values_of(view, tile), view.a[which] / view.a[which].mean()
-    level = levels_of(tile[:, view.suspects])
-    own, dropped, repeated = (
-        np.unique(np.asarray(labels)[which], return_inverse=True)[1]
-        for labels in (model.labels_, dropped, repeated)
+    labels = (
+        np.unique(np.asarray(each)[which], return_inverse=True)[1]
+        for each in (model.labels_, dropped, repeated)
     )
-    K = int(model._K)
-    criterion = PartitionCriterion(X, level, a)
-    N = np.zeros((level.max() + 1, K))
-    np.add.at(N, (level, own), a)
-    named = " and ".join(view.suspect_names)
+    a = view.a[which] / view.a[which].mean()
+    return Compared(which, values_of(view, tile), levels_of(tile[:, view.suspects]), a, *labels)
+
+
+def compare_likelihoods(
+    model: Any, view: View, dropped: np.ndarray, repeated: np.ndarray, seed: int
+) -> LikelihoodCheck | None:
+    """A LikelihoodCheck of k-means with weights and effects.
+
+    ``dropped`` and ``repeated`` are the labels of two runs of k-means without the suspects.
+    """
+    rows, K = draw_compared(model, view, dropped, repeated, seed), int(model._K)
+    if rows is None:
+        return None
+    criterion = PartitionCriterion(rows.X, rows.level, rows.a)
+    N = np.zeros((rows.level.max() + 1, K))
+    np.add.at(N, (rows.level, rows.own), rows.a)
     # Levels are combinations of encoded values, so that the reason names none of them.
-    identified, reason = identify(N, ["some values"] * len(N), named)
-    found = LikelihoodCheck(
-        criterion.bic(own, K),
-        criterion.bic(dropped, K),
-        adjusted_rand_score(own, dropped, sample_weight=a),
-        adjusted_rand_score(dropped, repeated, sample_weight=a),
+    identified, reason = identify(N, ["some values"] * len(N), " and ".join(view.suspect_names))
+    mixture, X = fit_mixture(rows, K, seed)
+    # Agreement as in the population, where the suspects tell nothing about the groups.
+    groups, w = mixture.predict(X, shares="population"), mixture.combined_weights_
+    return LikelihoodCheck(
+        criterion.bic(rows.own, K),
+        criterion.bic(rows.dropped, K),
+        adjusted_rand_score(rows.own, rows.dropped, sample_weight=rows.a),
+        adjusted_rand_score(rows.dropped, rows.repeated, sample_weight=rows.a),
         identified,
         reason,
-    )
-    if len(N) > MAX_LEVELS:
-        return found
-    mixture, rows = fit_mixture(X, level, a, K, seed)
-    # Agreement as in the population, where the suspects tell nothing about the groups.
-    groups, w = mixture.predict(rows, shares="population"), mixture.combined_weights_
-    return found._replace(
         mixture_bic=criterion.bic(mixture.labels_, K),
-        mixture_same=adjusted_rand_score(groups, own, sample_weight=w),
-        mixture_same_as_dropped=adjusted_rand_score(groups, dropped, sample_weight=w),
+        mixture_same=adjusted_rand_score(groups, rows.own, sample_weight=w),
+        mixture_same_as_dropped=adjusted_rand_score(groups, rows.dropped, sample_weight=w),
+    )
+
+
+def check_mixture(
+    model: SelectionMixture,
+    X: Any,
+    sample_weight: Any,
+    view: View,
+    dropped: np.ndarray,
+    repeated: np.ndarray,
+    seed: int,
+) -> LikelihoodCheck | None:
+    """A LikelihoodCheck of a SelectionMixture, whose likelihood alone would agree with its own
+    mistakes: mixtures of random halves of the rows have to find the same groups."""
+    rows, K = draw_compared(model, view, dropped, repeated, seed), model.n_components_
+    if rows is None:
+        return None
+    criterion = PartitionCriterion(rows.X, rows.level, rows.a)
+    X = take_rows(X, rows.which)
+    w = np.asarray(model.combined_weights_)[rows.which]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about overlap, convergence and unknown values
+        groups = model.predict(X, shares="population")
+        order = np.random.default_rng(seed).permutation(rows.which.size)
+        halves = []
+        for half in np.array_split(order, 2):
+            part = clone(model).set_params(n_components=K, init=None, verbose=0)
+            given = None if sample_weight is None else rows.a[np.sort(half)]
+            part.fit(take_rows(X, np.sort(half)), sample_weight=given)
+            found = part.predict(X, shares="population")
+            halves.append(adjusted_rand_score(groups, found, sample_weight=rows.a))
+    choice = model.choice_
+    return LikelihoodCheck(
+        criterion.bic(rows.own, K),
+        criterion.bic(rows.dropped, K),
+        min(
+            adjusted_rand_score(rows.own, rows.dropped, sample_weight=rows.a),
+            adjusted_rand_score(groups, rows.dropped, sample_weight=w),
+        ),
+        adjusted_rand_score(rows.dropped, rows.repeated, sample_weight=rows.a),
+        model.identified_,
+        "",
+        halves=float(np.mean(halves)),
+        suspects_matter=choice["effects"] != "none" or choice["selection"] != "common",
     )
 
 
@@ -114,21 +185,29 @@ def values_of(view: View, tile: np.ndarray) -> np.ndarray:
 
 
 def levels_of(Z: np.ndarray) -> np.ndarray:
-    """Combination of the suspects' values in each row; numbers are cut at their quantiles."""
+    """Combination of the suspects' values in each row; numbers are cut at their quantiles, and
+    rare combinations are one."""
     codes = []
     for z in Z.T:
         values, code = np.unique(z, return_inverse=True)
         if values.size > MAX_CODES:
             code = np.searchsorted(np.quantile(z, np.arange(1, N_BINS) / N_BINS), z)
         codes.append(code)
-    return np.unique(np.column_stack(codes), axis=0, return_inverse=True)[1].ravel()
+    level = np.unique(np.column_stack(codes), axis=0, return_inverse=True)[1].ravel()
+    rows = np.bincount(level)
+    kept = np.argsort(-rows, kind="stable")[:MAX_LEVELS]
+    kept = kept[rows[kept] >= MIN_LEVEL_ROWS]
+    place = np.full(rows.size, kept.size)
+    place[kept] = np.arange(kept.size)
+    return np.unique(place[level], return_inverse=True)[1]
 
 
-def fit_mixture(X: np.ndarray, level: np.ndarray, a: np.ndarray, K: int, seed: int) -> tuple:
+def fit_mixture(rows: Compared, K: int, seed: int) -> tuple[SelectionMixture, np.ndarray]:
     """A SelectionMixture with its defaults, and the rows that it was fitted to."""
-    d = X.shape[1]
-    rows = np.column_stack([X, level])
-    mixture = SelectionMixture(K, suspects=[d], kinds={d: "category"}, random_state=seed)
+    d = rows.X.shape[1]
+    X = np.column_stack([rows.X, rows.level])
+    suspects = None if rows.level.max() == 0 else [d]
+    mixture = SelectionMixture(K, suspects=suspects, kinds={d: "category"}, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about overlap and convergence of a model of comparison
-        return mixture.fit(rows, sample_weight=a), rows
+        return mixture.fit(X, sample_weight=rows.a), X

@@ -100,8 +100,7 @@ class Imbalance(NamedTuple):
     typical = mean of |D| over all pairs. The root mean square would be dominated by a few
     associations that no weights can remove, such as a question that one site never asked.
     by_chance is its expectation for independent columns, where D is approximately normal with
-    variance 1 / (n p (1 - p)) for a group of share p and n = Kish size. balance_left = sum of
-    D**2 after / before.
+    variance 1 / (n p (1 - p)) for a group of share p and n = Kish size. balance = sum of D**2.
     """
 
     features: tuple[FeatureBalance, ...]
@@ -110,7 +109,8 @@ class Imbalance(NamedTuple):
     typical_before: float
     typical_after: float
     by_chance: float
-    balance_left: float
+    balance_before: float
+    balance_after: float
     largest_before: np.ndarray  # of each encoded column
 
 
@@ -135,8 +135,10 @@ def size_by_chance(variance: np.ndarray) -> np.ndarray:
     return np.sqrt(2 / np.pi * variance)
 
 
-def measure_imbalance(view: View, w: np.ndarray) -> Imbalance:
-    before, after = view.differences(view.a, as_they_are=True), view.differences(w)
+def measure_imbalance(view: View, w: np.ndarray, *, as_they_are: bool = False) -> Imbalance:
+    """``as_they_are``: effects are not removed from the columns after weighting either."""
+    before = view.differences(view.a, as_they_are=True)
+    after = view.differences(w, as_they_are=as_they_are)
     squares, sizes, chance, count = np.zeros(2), np.zeros(2), 0.0, 0
     largest = np.zeros(view.rows.d)
     features, long = [], []
@@ -164,7 +166,8 @@ def measure_imbalance(view: View, w: np.ndarray) -> Imbalance:
         float(typical[0]),
         float(typical[1]),
         chance / per,
-        float(squares[1] / squares[0]) if squares[0] > 0 else 1.0,
+        float(squares[0]),
+        float(squares[1]),
         largest,
     )
 
@@ -302,7 +305,7 @@ def stabilities(view: View, w: np.ndarray, K: int, seed: int) -> tuple:
         return None, None
     rows = draw_rows(view, np.random.RandomState(seed))
     tile = view.rows.take(rows)
-    own = np.ascontiguousarray(view.design.distance.features(tile), dtype=np.float64)
+    own = np.ascontiguousarray(view.features(rows))
     plain = np.ascontiguousarray(tile[:, ~view.design.column_map.is_indicator], dtype=np.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -443,7 +446,7 @@ def project(
         own = present[labels[present] == k]
         chosen.append(rng.choice(own, max(1, int(own.size * rate)), replace=False))
     rows = np.sort(np.concatenate(chosen))
-    values = view.design.distance.features(view.rows.take(rows)).astype(np.float64)
+    values = view.features(rows)
     weight = w[rows] if w[rows].any() else np.ones(rows.size)
     share = weight / weight.sum()
     centred = (values - share @ values) * np.sqrt(share)[:, None]

@@ -199,6 +199,28 @@ class SuspectEffect:
 
 
 @dataclass(frozen=True)
+class Overlap:
+    """Clusters by the values of a suspect.
+
+    rows         number of rows of each value (rows) in each cluster (columns)
+    shares       the same under the learned weights, as shares of the value
+    one_cluster  values whose rows are of one cluster
+    identified   "yes": values are joined through two clusters or more, so that effects of the
+                 suspect and clusters can be distinguished; "under small effects": through one;
+                 "no": some values share no cluster with the others
+    sentence     the reason, empty for "yes"
+    """
+
+    suspect: str
+    values: tuple[str, ...]
+    rows: tuple[tuple[int, ...], ...]
+    shares: tuple[tuple[float, ...], ...]
+    one_cluster: tuple[str, ...]
+    identified: str
+    sentence: str
+
+
+@dataclass(frozen=True)
 class Settings:
     """Parameters, versions and data description needed to reproduce a result."""
 
@@ -263,6 +285,7 @@ class Diagnostics(HasTables):
     flow: Flow | None
     projection: Projection | None
     effects: tuple[SuspectEffect, ...]
+    overlap: tuple[Overlap, ...]
     notes: tuple[str, ...]
     settings: Settings
 
@@ -342,9 +365,10 @@ class MethodRow:
 
 @dataclass(frozen=True)
 class Comparison(HasTables):
-    """Several methods on one table; see `compare`. ``skipped`` has the reason for each method that
-    was not fitted."""
+    """Several methods on one table; see `compare`. ``method`` is the one that the verdict in
+    ``summary`` is about; ``skipped`` has the reason for each method that was not fitted."""
 
+    method: str
     summary: Verdict
     rows: tuple[MethodRow, ...]
     skipped: tuple[tuple[str, str], ...]

@@ -24,15 +24,17 @@ class MethodScores(NamedTuple):
     imbalance_left: float | None = None
 
 
-def score_methods(data: Any, random_state: int) -> tuple[dict[str, MethodScores], DCKM, Any]:
+def score_methods(
+    data: Any, random_state: int
+) -> tuple[dict[str, MethodScores], SelectionMixture, Any]:
     """Fit eight methods to a data set of `simulate.make_site_footprint`.
 
     Returns
     -------
     scores : dict
         MethodScores by the title of the method.
-    model, frame : DCKM and polars.DataFrame
-        The fit with weights, and the table that it was fitted to.
+    model, frame : SelectionMixture and polars.DataFrame
+        The mixture, and the table that it was fitted to.
     """
     K, seed = data.params["n_clusters"], random_state
     rest = np.r_[data.core, data.footprint]
@@ -63,15 +65,15 @@ def score_methods(data: Any, random_state: int) -> tuple[dict[str, MethodScores]
         ).fit(data.X)
         add(title, regressed, data.X, data.X_population)
     how: dict[str, Any] = {"suspects": ["site"], "random_state": seed}
-    model = DCKM(K, **how).fit(frame)
-    add("unskew, weights", model, frame, frame_population)
-    both = DCKM(K, adjust="both", **how).fit(frame)
-    add("unskew, weights and effects", both, frame, frame_population)
+    weights = DCKM(K, adjust="weights", **how).fit(frame)
+    add("unskew, DCKM, weights only", weights, frame, frame_population)
+    both = DCKM(K, **how).fit(frame)
+    add("unskew, DCKM", both, frame, frame_population)
     mixture = SelectionMixture(K, **how).fit(frame)
-    add("unskew, selection mixture", mixture, frame, frame_population, shares="population")
+    add("unskew, SelectionMixture", mixture, frame, frame_population, shares="population")
     X = data.X_unbiased[:, rest]
     add("k-means on unbiased data (upper bound)", plain.fit(X), X, population, data.y_unbiased)
-    return scores, model, frame
+    return scores, mixture, frame
 
 
 def _with_site(data: Any, X: np.ndarray, site: np.ndarray) -> Any:

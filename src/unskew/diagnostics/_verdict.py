@@ -20,6 +20,10 @@ DECISIVE = 100.0
 CLOSER = 0.1
 # A mixture whose groups agree with neither clustering to this extent has found other groups.
 OTHER_GROUPS = 0.9
+# Groups of a mixture and those of mixtures of random halves of the rows: the agreement above which
+# they are reproducible, and the difference of BIC that then decides.
+REPRODUCIBLE = 0.9
+CLEAR = 10.0
 # A mean difference below half of BALANCED, or below BEYOND_CHANCE times its expected value under
 # independence, is no imbalance.
 BALANCED = 0.1
@@ -47,7 +51,7 @@ class Evidence:
                         agreement of clusterings of random halves of the rows: with the model's
                         distance and weights, and with plain k-means
     bic, kmeans_bic, mixture_bic, same_as_dropped, kmeans_repeated, mixture_same,
-    mixture_same_as_dropped, identified, not_identified
+    mixture_same_as_dropped, halves, suspects_matter, identified, not_identified
                         comparison with k-means without the suspects and with a mixture: see
                         ``LikelihoodCheck``
     gained, lost        columns whose between-cluster share of the variance increased and decreased
@@ -82,6 +86,8 @@ class Evidence:
     kmeans_repeated: float | None = None
     mixture_same: float | None = None
     mixture_same_as_dropped: float | None = None
+    halves: float | None = None
+    suspects_matter: bool = True
     identified: str | None = None
     not_identified: str = ""
     gained: tuple[tuple[str, float], ...] = ()
@@ -107,8 +113,16 @@ def decide(evidence: Evidence) -> Verdict:
     harmed     the effective sample size is too small (below 0.02, or fewer than 3 effective rows
                per cluster)
     with suspects, compared with k-means without them (``_likelihood``)
-    no effect  the clusters are the same: the agreement is at least 0.95, or as high as that of two
-               runs of k-means
+    no effect  the selected SelectionMixture has no effects of the suspects and common shares
+    no effect  the clusters are the same: the agreement is at least 0.95, or, of DCKM, as high as
+               that of two runs of k-means
+    of SelectionMixture:
+    cannot be told
+               mixtures of random halves of the rows find other groups (agreement below 0.9), or
+               the effects are not identifiable
+    helped     the BIC of the groups is lower than that of the clusters of k-means by more than 10
+    harmed     it is higher by more than 10
+    of DCKM and ConsensusDCKM:
     cannot be told
                a mixture model has found other groups than both (agreement below 0.9), whose BIC is
                lower by more than 100
@@ -117,8 +131,8 @@ def decide(evidence: Evidence) -> Verdict:
     harmed     the same with "worse" and "higher"
     cannot be told
                otherwise; also where agreement and BIC contradict each other, instead of "helped"
-               where the effects are not identifiable, and for data with too many columns, or
-               combinations of the suspects' values, for the comparison
+               where the effects are not identifiable, and for data with too many columns for the
+               comparison
     without suspects, compared with k-means on all columns
     no effect  the clusters are the same (agreement above 0.88)
     harmed     otherwise: strong decorrelation splits clusters, and the data cannot show whether
@@ -136,7 +150,7 @@ def decide(evidence: Evidence) -> Verdict:
     few = e.effective_size < TINY_EFFECTIVE_SIZE or (
         e.n_clusters is not None and e.kish_size < ROWS_PER_CLUSTER * e.n_clusters
     )
-    if few:
+    if few and e.halves is None:  # the groups of a mixture do not depend on the weights
         return conclude(
             "harmed",
             f"The effective sample size is too small: after weighting, {e.n_rows:,} rows are "
@@ -174,6 +188,12 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
             "cannot be told",
             f"The data have too many columns to compare the clusters with those of {plain}.",
         )
+    if not e.suspects_matter:
+        return conclude(
+            "no effect",
+            f"Naming {what} changed nothing: no effect on the columns was found, and no difference "
+            "in the shares of the groups.",
+        )
     if _as_good_as_dropped(e):
         limit = (
             ""
@@ -185,12 +205,11 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
             f"{plain[0].upper()}{plain[1:]} finds the same clusters (agreement "
             f"{e.same_as_dropped:.2f}{limit}).",
         )
-    if e.mixture_bic is None or e.mixture_same is None or e.mixture_same_as_dropped is None:
-        return conclude(
-            "cannot be told",
-            f"{what[0].upper()}{what[1:]} has too many combinations of values to compare the "
-            f"clusters with those of {plain}.",
-        )
+    if e.halves is not None:
+        return _decide_mixture(e, plain, conclude)
+    assert e.mixture_bic is not None
+    assert e.mixture_same is not None
+    assert e.mixture_same_as_dropped is not None
     gain, closer = e.kmeans_bic - e.bic, e.mixture_same - e.mixture_same_as_dropped
     lower = min(e.bic, e.kmeans_bic) - e.mixture_bic
     if lower > DECISIVE and max(e.mixture_same, e.mixture_same_as_dropped) < OTHER_GROUPS:
@@ -215,6 +234,44 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
     )
 
 
+def _decide_mixture(e: Evidence, plain: str, conclude: Callable[[str, str], Verdict]) -> Verdict:
+    """Verdict on the groups of a SelectionMixture that differ from the clusters of k-means."""
+    assert e.bic is not None
+    assert e.kmeans_bic is not None
+    assert e.halves is not None
+    what = _names(e.suspects)
+    if e.halves < REPRODUCIBLE:
+        return conclude(
+            "cannot be told",
+            f"Random halves of the rows give other groups (agreement {e.halves:.2f}): they are not "
+            "reproducible. Try another number of groups.",
+        )
+    if e.identified == "no":
+        return conclude(
+            "cannot be told",
+            f"The values of {what} share too few groups to distinguish their effects from groups.",
+        )
+    gain = e.kmeans_bic - e.bic
+    if abs(gain) <= CLEAR:
+        return conclude(
+            "cannot be told",
+            f"The groups differ from those of {plain} (agreement {e.same_as_dropped:.2f}) and "
+            f"explain the data equally well (BIC differs by {abs(gain):.0f}).",
+        )
+    if gain < 0:
+        return conclude(
+            "harmed",
+            f"The groups explain the data worse than those of {plain}: BIC is higher by "
+            f"{-gain:,.0f}. Do not use this result.",
+        )
+    return _unless_unidentified(
+        e,
+        f"The groups explain the data better than those of {plain} (BIC is lower by {gain:,.0f}), "
+        f"and random halves of the rows give the same groups (agreement {e.halves:.2f}).",
+        conclude,
+    )
+
+
 def _unless_unidentified(
     e: Evidence, sentence: str, conclude: Callable[[str, str], Verdict]
 ) -> Verdict:
@@ -228,6 +285,8 @@ def _unless_unidentified(
 def _as_good_as_dropped(e: Evidence) -> bool:
     if e.same_as_dropped is None or e.kmeans_repeated is None:
         return False
+    if e.halves is not None:  # of a mixture, whose reproducibility is judged by itself
+        return e.same_as_dropped >= SAME_GROUPS
     return e.same_as_dropped >= min(SAME_GROUPS, e.kmeans_repeated)
 
 
@@ -264,6 +323,11 @@ def _reasons(e: Evidence) -> list[str]:
             f"other: {e.kmeans_repeated:.2f}."
         )
         bics = f"{e.bic:,.0f}; of those of {one} {e.kmeans_bic:,.0f}"
+        if e.halves is not None:
+            first.append(
+                "Agreement of the groups with those of mixtures of random halves of the rows: "
+                f"{e.halves:.2f}."
+            )
         if e.mixture_bic is not None:
             bics += (
                 f"; of the groups of a mixture model {e.mixture_bic:,.0f} (agreement with them, as "

@@ -18,6 +18,7 @@ from .._data.sources import SUPPORTED_DTYPES
 from .._data.tiled import TiledMatrix, as_tiled
 from .._preprocessing import ColumnMap, Design, TableEncoder, design_for, make_design
 from .._validation import check_weights, find_columns
+from ..mixture import SelectionMixture
 from ._results import Settings
 
 # Blocks of D with more entries than this are restricted to the columns of largest variance.
@@ -37,6 +38,8 @@ class View:
     in_distance  encoded columns of the clustering distance
     encoder      the fitted encoder of a table, or None
     cut          whether pair_blocks were restricted to the columns of largest variance
+    transformed  rows without the effects of the suspects, where the model is a mixture that
+                 estimates some; None otherwise
     """
 
     design: Design
@@ -46,6 +49,7 @@ class View:
     pair_blocks: tuple[Any, ...]
     encoder: Any
     cut: bool
+    transformed: TiledMatrix | None = None
 
     @property
     def rows(self) -> TiledMatrix:
@@ -95,7 +99,12 @@ class View:
     @property
     def corrected(self) -> bool:
         """Whether the model removes effects of the suspects from the other columns."""
-        return self.design.distance.effects is not None
+        return self.design.distance.effects is not None or self.transformed is not None
+
+    def features(self, which: np.ndarray) -> np.ndarray:
+        """Columns of the distance of these rows, without the effects that the model removes."""
+        rows = self.rows if self.transformed is None else self.transformed
+        return self.design.distance.features(rows.take(which)).astype(np.float64)
 
     def differences(
         self, w: np.ndarray, *, as_they_are: bool = False
@@ -105,11 +114,13 @@ class View:
         Columns are corrected for the effects of the suspects if the model does so;
         ``as_they_are`` turns this off.
         """
-        pairs = self.pair_blocks
+        pairs, rows = self.pair_blocks, self.rows
         if as_they_are:
             pairs = tuple(replace(one, effects=None) for one in pairs)
-        with self.rows.executor:
-            return [(one, _balance.contrast(self.rows, one, w)) for one in pairs]
+        elif self.transformed is not None:
+            rows = self.transformed
+        with rows.executor:
+            return [(one, _balance.contrast(rows, one, w)) for one in pairs]
 
     def readable(self, k: int, value: float) -> float | None:
         """A mean of encoded column k in the units of the table; None if it is not finite."""
@@ -125,13 +136,50 @@ def view_of_fit(model: Any, X: Any, sample_weight: Any) -> View:
     a = check_weights(sample_weight, model.weights_.size)
     if not sp.issparse(X) and as_frame(X) is None:
         X = np.asarray(X)
-    design = design_for(model, X, a)
     w = np.asarray(model.combined_weights_, dtype=np.float64)
+    if isinstance(model, SelectionMixture):
+        return _view_of_mixture(model, X, a)
+    design = design_for(model, X, a)
     if model.objective == "normalized" and not np.allclose(a * model.weights_, w, rtol=1e-6):
         raise ValueError(
             "sample_weight differs from that of the fit; pass the weights that were passed to fit"
         )
     return _view(design, model.encoder_)
+
+
+def _view_of_mixture(model: SelectionMixture, X: Any, a: np.ndarray) -> View:
+    corrected = None if model.choice_["effects"] == "none" else model.transform(X)
+    if as_frame(X) is not None:
+        encoder = model.encoder_
+        matrix, column_map = encoder._encode(X).matrix, encoder._column_map()
+        if corrected is not None:
+            corrected = encoder._encode(corrected).matrix
+    else:
+        # The distance of k-means needs complete rows; the likelihood leaves missing values out.
+        encoder, known = None, ~np.isnan(np.asarray(X, dtype=np.float64))
+        means = np.array([column[k].mean() if k.any() else 0.0 for column, k in zip(X.T, known.T)])
+        matrix = np.where(known, X, means)
+        column_map = ColumnMap.identity(X.shape[1], getattr(model, "feature_names_in_", None))
+        if corrected is not None:
+            corrected = np.where(known, corrected, means)
+    suspects = None
+    if model.suspects_ is not None:
+        suspects = np.flatnonzero(np.isin(column_map.source, model.suspects_))
+    rows = as_tiled(matrix, None)
+    with rows.executor:
+        design = make_design(
+            rows,
+            a,
+            suspects=suspects,
+            cluster_on="non_suspects",
+            n_bins=5,
+            standardise=True,
+            column_map=column_map,
+        )
+    view = _view(design, encoder)
+    if corrected is None:
+        return view
+    return replace(view, transformed=as_tiled(corrected, None).with_shift(design.rows.shift))
 
 
 def view_of_table(X: Any, sample_weight: Any, encoder: Any, feature_names: Any = None) -> View:

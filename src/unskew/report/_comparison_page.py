@@ -24,9 +24,9 @@ def page_of_comparison(c: Comparison) -> Page:
 
 
 def _tiles(c: Comparison) -> tuple[Tile, ...]:
-    own = next(row for row in c.rows if row.method == "dckm")
+    own = next(row for row in c.rows if row.method == c.method)
     tiles = [
-        Tile("Explained variance", form(own.explained_variance, "percent"), "by unskew's clusters"),
+        Tile("Explained variance", form(own.explained_variance, "percent"), f"by {own.title}"),
         Tile("Effective sample size", form(own.effective_size, "percent"), "of the rows"),
         Tile("Imbalance left", form(own.imbalance_left, "percent"), "sum of squared differences"),
     ]

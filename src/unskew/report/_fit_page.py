@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._validation import abbreviate
 from ..diagnostics import Diagnostics, FeatureProfile
 from ..diagnostics._verdict import BALANCED
 from ._page import (
@@ -23,6 +24,8 @@ from ._page import (
 )
 
 MAX_CARDS = 12
+# Suspects whose overlap with the clusters is shown.
+MAX_OVERLAPS = 3
 # A love plot with more features than this spans two rows of the grid.
 TALL = 12
 WHEN = ("before", "after")
@@ -195,6 +198,20 @@ def _clusters_section(d: Diagnostics) -> Section | None:
                 "Saturated bands are rows that moved.",
                 f"Flow diagram: {moved} of the rows are in another cluster than with k-means.",
                 drawn("sample_flow", d),
+            )
+        )
+    for at, each in enumerate(d.overlap[:MAX_OVERLAPS]):
+        alone = ""
+        if each.one_cluster:
+            alone = f" One cluster only: {abbreviate(list(each.one_cluster), quoted=False)}."
+        pictures.append(
+            Picture(
+                f"overlap-{at}",
+                f"Clusters by {each.suspect}",
+                "Number of rows; shade: share of the rows of a value."
+                + (alone or " Every value has rows of several clusters."),
+                f"Table of clusters by the values of {each.suspect}.{alone}",
+                drawn("overlap", d, suspect=at),
             )
         )
     largest = sorted(d.clusters, key=lambda c: -c.size)[:MAX_CARDS]

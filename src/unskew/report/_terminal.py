@@ -88,25 +88,25 @@ def show_fit(
     data: dict[str, Any],
     seconds: float,
     choice: Any,
-    hint: str,
 ) -> Group:
     """The data, numbers of the fit, its clusters and the verdict.
 
     data : rows, columns, kinds, suspects, and whether there are design weights
     choice : selection of the number of clusters, or None
-    hint : advice to the user, or an empty string
     """
+    if found is None:  # nothing is shown with --quiet
+        return Group()
     n = f"{data['rows']:,}"
     n_columns = f"{len(data['columns']):,}, not encoded"
-    before, after = estimator.initial_imbalance_, estimator.imbalance_
+    before, after = found.imbalance_before, found.imbalance_after
     left = f" ({after / before:.0%} left)" if before > 0 else ""
     shown = [
         facts(
             ("rows", f"{n}, with design weights" if data["design_weights"] else n),
             ("columns", count_kinds(data["kinds"]) if data["kinds"] else n_columns),
             ("suspects", several(data["suspects"])),
-            ("effective sample size", f"{estimator.effective_sample_size_:.2f} ({n} rows are "
-             f"equivalent to {estimator.kish_size_:,.0f})"),
+            ("method", type(estimator).__name__),
+            ("effective sample size", f"{found.weights.kish_size:,.0f} of {n} rows"),
             ("imbalance", f"{before:.4g} -> {after:.4g}{left}"),
             ("fit", f"{estimator.status_}, {estimator.n_iter_} iterations, {seconds:.1f} s"),
             ("runs", _agreement(estimator) if hasattr(estimator, "stability_") else ""),
@@ -116,9 +116,12 @@ def show_fit(
     if choice is not None:
         shown.append(_candidates(choice))
     if hasattr(estimator, "labels_"):
-        shown.append(_clusters(estimator))
-    verdict = None if found is None else verdict_line(found.verdict)
-    return Group(*shown, facts(("verdict", verdict), ("hint", hint)))
+        shown.append(_clusters(found))
+    unclear = [each.sentence for each in found.overlap if each.sentence]
+    return Group(
+        *shown,
+        facts(*(("overlap", text) for text in unclear), ("verdict", verdict_line(found.verdict))),
+    )
 
 
 def _agreement(estimator: Any) -> str:
@@ -138,29 +141,34 @@ def _selected(choice: Any) -> str:
         return ""
     tried = choice.candidates
     span = f"{tried[0].value:g} to {tried[-1].value:g}"
-    return f"{choice.chosen}, selected from {span} by {choice.criterion}"
+    criterion = "BIC" if choice.criterion == "bic" else choice.criterion
+    return f"{choice.chosen}, selected from {span} by {criterion}"
 
 
 def _candidates(choice: Any) -> Table:
-    rows = [
-        (f"{c.value:g}", number(c.silhouette), number(c.stability), number(c.explained))
-        for c in choice.candidates
-    ]
-    titles = ["clusters tried", "silhouette", "stability", "explained variance"]
+    if choice.criterion == "bic":
+        rows: list = [(f"{c.value:g}", f"{c.bic:,.0f}") for c in choice.candidates]
+        titles = ["clusters tried", "BIC (lower is better)"]
+    else:
+        rows = [
+            (f"{c.value:g}", number(c.silhouette), number(c.stability), number(c.explained))
+            for c in choice.candidates
+        ]
+        titles = ["clusters tried", "silhouette", "stability", "explained variance"]
     chosen = [c.value for c in choice.candidates].index(choice.chosen)
-    return listing(titles, "rrrr", rows, bold=chosen)
+    return listing(titles, "r" * len(titles), rows, bold=chosen)
 
 
-def _clusters(estimator: Any) -> Table:
+def _clusters(found: Diagnostics) -> Table:
     rows = [
         (
-            str(each["cluster"]),
-            f"{each['size']:,}",
-            f"{each['share']:.0%}",
-            f"{each['weighted_share']:.0%}",
-            ", ".join(f"{f['feature']} {f['difference']:+.1f}" for f in each["features"][:4]),
+            str(each.cluster),
+            f"{each.size:,}",
+            f"{each.share:.0%}",
+            f"{each.weighted_share:.0%}",
+            ", ".join(f"{f.feature} {f.difference:+.1f}" for f in each.features[:4]),
         )
-        for each in estimator.cluster_summary_
+        for each in found.clusters
     ]
     titles = ["cluster", "rows", "share", "weighted", "largest differences"]
     return listing(titles, "rrrrl", rows)
