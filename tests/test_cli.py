@@ -101,7 +101,7 @@ def test_fit_writes_everything_that_was_asked_for(home, unskew, frame):
         "verdict",
     ):
         assert word in out
-    assert "start 2 of 2" in err
+    assert "candidate 1 of 4: bic" in err
     assert sorted(os.listdir()) == [
         "data.csv", "labels.csv", "m.run.toml", "m.skops", "out.html", "weights.parquet",
     ]  # fmt: skip
@@ -199,7 +199,8 @@ def test_json_is_one_document_and_messages_go_elsewhere(home, unskew):
     assert found["data"]["kinds"]["site"] == "category"
     assert sum(each["size"] for each in found["result"]["clusters"]) == 160
     assert found["inputs"][0]["file"] == "data.csv"
-    assert "restart 1 of 2" in err
+    assert "candidate 1 of 4: bic" in err
+    assert found["result"]["method"] == "SelectionMixture"
 
 
 def test_quiet_is_silent(home, unskew):
@@ -777,7 +778,7 @@ def test_a_terminal_sees_a_bar_and_a_summary(home):
 @pytest.mark.parametrize("verb", ["fit", "compare"])
 def test_the_number_of_clusters_is_selected_without_runs(home, unskew, verb):
     how = ["data.csv", "-k", "auto", "--keep", "x*", "-s", "site", "--tol", "0.05", "--json"]
-    code, out, err = unskew(verb, *how, "--n-init", "1")
+    code, out, err = unskew(verb, *how, "--n-init", "1", "--method", "dckm")
     assert code == 0, err
     assert "clusters tried" in err
     document = json.loads(out)
@@ -799,7 +800,7 @@ def test_what_the_number_of_clusters_was_chosen_from_is_shown(home, unskew):
     assert code == 0
     assert "clusters tried" in err
     assert "candidate 1 of 11: silhouette" in err
-    assert "--adjust auto means both with --runs and --suspect" in err
+    assert "--method dckm is used: --runs is an option of --method dckm" in err
     found = json.loads(out)["result"]
     choice = found["choice"]
     assert [each["value"] for each in choice["candidates"]] == list(range(2, 13))
@@ -816,9 +817,40 @@ def test_one_run_has_nothing_to_agree_with(home, unskew):
     assert json.loads(out)["result"]["stability"] is None
 
 
-def test_much_imbalance_left_by_weights_points_to_the_effects(home, unskew):
-    how = ["fit", "data.csv", *FIT, "--drop", "patient", "-s", "site"]
-    code, out, _ = unskew(*how, "--balance-strength", "0.001")
-    assert code == 0
-    assert "--adjust both also removes" in " ".join(out.split())
-    assert "--adjust both" not in unskew(*how, "--adjust", "both")[1]
+def test_the_number_of_groups_of_a_mixture_is_selected_by_bic(home, unskew):
+    how = ["data.csv", "-k", "auto", "--keep", "x0", "--keep", "x1", "-s", "site", "--json"]
+    code, out, err = unskew("fit", *how)
+    assert code == 0, err
+    assert "selected from 1 to" in err
+    choice = json.loads(out)["result"]["choice"]
+    best = min(choice["candidates"], key=lambda each: each["bic"])
+    assert choice["chosen"] == best["value"]
+
+
+def test_the_method_depends_on_suspects_and_options(home, unskew):
+    def method(*options):
+        code, out, err = unskew("fit", "data.csv", *FIT, "--drop", "patient", "--json", *options)
+        assert code == 0, err
+        return json.loads(out)["result"]["method"]
+
+    assert method() == method("-s", "site", "--adjust", "weights") == "DCKM"
+    assert method("-s", "site") == method("--method", "mixture") == "SelectionMixture"
+    assert method("-s", "site", "--method", "dckm") == "DCKM"
+    for options, reason in (
+        (["--adjust", "both"], "--adjust is an option of --method dckm"),
+        (["--margin", "site:a=0.5"], "--margin is an option of --method dckm"),
+    ):
+        code, _, err = unskew(
+            "fit", "data.csv", *FIT, "-s", "site", "--method", "mixture", *options
+        )
+        assert code == 2
+        assert reason in err
+
+
+def test_fit_and_compare_give_the_same_verdict(home, unskew):
+    how = ["data.csv", *FIT, "--drop", "patient", "-s", "site", "--json"]
+    for options in ([], ["--method", "dckm"]):
+        fitted, compared = (
+            json.loads(unskew(verb, *how, *options)[1]) for verb in ("fit", "compare")
+        )
+        assert fitted["verdict"] == compared["comparison"]["summary"]

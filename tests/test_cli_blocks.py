@@ -18,7 +18,19 @@ from unskew._data import sources  # noqa: E402
 from unskew._data.sources import CachedBlocks  # noqa: E402
 from unskew.simulate import make_site_footprint  # noqa: E402
 
-HOW = ["-k", "3", "--n-init", "1", "--max-iter", "8", "--tol", "0.05", "--quiet"]
+HOW = [
+    "-k",
+    "3",
+    "--method",
+    "dckm",
+    "--n-init",
+    "1",
+    "--max-iter",
+    "8",
+    "--tol",
+    "0.05",
+    "--quiet",
+]
 
 
 @pytest.fixture

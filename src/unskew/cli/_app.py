@@ -86,7 +86,7 @@ add(
 )
 add(
     _commands.fit,
-    [opt.DATA, *opt.CLUSTERS, *opt.RUNS, *opt.SUSPECTS, *opt.COLUMNS, *opt.IDS]
+    [opt.DATA, *opt.CLUSTERS, *opt.METHOD, *opt.RUNS, *opt.SUSPECTS, *opt.COLUMNS, *opt.IDS]
     + [*opt.REPORT, *opt.LABELS, *opt.WEIGHTS, *opt.MODEL, *opt.CHECKS]
     + [*opt.WEIGHTING, *opt.CLUSTERING, *opt.ENCODING, *opt.SEED, *opt.READING, *opt.CHECKPOINT],
     "unskew fit data.csv -k 5 --suspect site --report out.html",
@@ -111,7 +111,8 @@ add(
 )
 add(
     _commands.compare,
-    [opt.DATA, *opt.CLUSTERS, *opt.SUSPECTS, *opt.COLUMNS, *opt.REPORT, *opt.OTHER_TOOLS]
+    [opt.DATA, *opt.CLUSTERS, *opt.METHOD, *opt.SUSPECTS, *opt.COLUMNS, *opt.REPORT]
+    + [*opt.OTHER_TOOLS]
     + [*opt.WEIGHTING, *opt.CLUSTERING, *opt.ENCODING, *opt.SEED, *opt.READING],
     "unskew compare data.csv -k 5 --suspect site --report compare.html",
     "unskew compare data.csv -k 5 -s site --labels harmony.csv:cluster --also combat",

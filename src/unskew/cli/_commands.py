@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,15 +23,18 @@ from ..report._terminal import (
     show_scores,
     verdict_line,
 )
-from ._inputs import Study, for_model, make_encoder, make_estimator, make_study, named, row_names
+from ._inputs import (
+    DCKM_OPTIONS,
+    Study,
+    for_model,
+    make_encoder,
+    make_estimator,
+    make_study,
+    named,
+    row_names,
+)
 from ._session import Session
 
-# Above this share of remaining imbalance, --adjust both is suggested.
-MUCH_LEFT = 0.3
-HINT = (
-    "much of the imbalance remains; --adjust both also removes the effects of the suspects on "
-    "other columns"
-)
 EXPLANATION = (
     "\nDropping the column does not help, because 36 other columns depend on the site. "
     "Regressing it out also removes part of the kinds, which shows in the sample.\n"
@@ -91,17 +95,41 @@ def _mean(values: tuple) -> Any:
 
 
 def fit(run: Session) -> int:
-    """Cluster a table by k-means with jointly learned decorrelation weights.
+    """Cluster a table such that the clusters do not follow the suspects.
 
     Prints a summary and a verdict. The options of the run are saved next to the outputs as
     NAME.run.toml, which can be passed to --config.
     """
-    from .. import DCKM, ConsensusDCKM
-
-    runs = run.options["runs"]
-    if runs and run.options["checkpoint"] is not None:
+    if run.options["runs"] and run.options["checkpoint"] is not None:
         raise FileError("--checkpoint should not be given with --runs; it is for a single fit")
-    return _fit(run, ConsensusDCKM if runs else DCKM)
+    return _fit(run, _clustering)
+
+
+def _clustering(run: Session, study: Study) -> Any:
+    """The class of the estimator, by --method and --runs."""
+    from .. import DCKM, ConsensusDCKM, SelectionMixture
+
+    if _method(run, study) == "mixture":
+        return SelectionMixture
+    return ConsensusDCKM if run.options.get("runs") else DCKM
+
+
+def _method(run: Session, study: Study) -> str:
+    """ "mixture" or "dckm"."""
+    options = [f"--{n.replace('_', '-')}" for n in DCKM_OPTIONS if n in run.changed]
+    reason = f"{options[0]} is an option of --method dckm" if options else ""
+    if isinstance(study.table, BlockTable) or hasattr(study.X, "tocsr"):
+        reason = (
+            f"{study.table.name} is {'sparse' if hasattr(study.X, 'tocsr') else 'read in blocks'}"
+        )
+    method = run.options["method"]
+    if method == "mixture" and reason:
+        raise FileError(f"--method mixture: {reason}; a mixture does not support it")
+    if method == "auto" and study.suspects and reason:
+        run.note(f"--method dckm is used: {reason}")
+    if method == "auto":
+        return "mixture" if study.suspects and not reason else "dckm"
+    return method
 
 
 def weigh(run: Session) -> int:
@@ -113,18 +141,20 @@ def weigh(run: Session) -> int:
 
     if run.options["weights"] is None and not run.as_json:
         run.options["weights"] = "-"
-    return _fit(run, DecorrelationWeights)
+    return _fit(run, lambda run, study: DecorrelationWeights)
 
 
-def _fit(run: Session, kind: Any) -> int:
-    """Fit an estimator of this class and write what is asked for; the work of fit and weigh."""
+def _fit(run: Session, choose_class: Any) -> int:
+    """Fit an estimator of the chosen class and write what is asked for; the work of fit and
+    weigh."""
     share = run.options["fail_below"]
     if share is not None and not 0 < share <= 1:
         raise FileError(f"--fail-below {share:g} should be in (0, 1]")
     with run.outputs():
         study = make_study(run.read_data(), run.options)
         _show_findings(run, study)
-        options, choice = _choose_clusters(run, study, _resolve_adjust(run, study))
+        kind = choose_class(run, study)
+        options, choice = _choose_clusters(run, study, kind)
         estimator = make_estimator(kind, study, options)
         table, begin = study.table, time.monotonic()
         if isinstance(table, BlockTable) and table.is_decoded_often(len(study.names)):
@@ -136,14 +166,16 @@ def _fit(run: Session, kind: Any) -> int:
         _write_fit(run, study, estimator)
         run.write_report(found)
     failed = _failed_checks(run, estimator, found)
-    if hasattr(estimator, "choice_"):
+    if hasattr(estimator, "n_runs"):
         choice = estimator.choice_
-    result = _fitted(shown, seconds, choice)
+    elif options.get("clusters") == "auto":
+        choice = _choice_by_bic(estimator)
+    result = _fitted(shown, found, seconds, choice)
     if run.verb == "weigh" and run.options["weights"] is None:
         result["weights"] = estimator.weights_
     data = _described(study, estimator)
     run.show_result(
-        show_fit(shown, found, data, seconds, choice, _hint(study, estimator)),
+        show_fit(shown, found, data, seconds, choice),
         data=data,
         result=result,
         verdict=None if found is None else found.verdict,
@@ -171,13 +203,16 @@ def _described(study: Study, estimator: Any) -> dict[str, Any]:
     }
 
 
-def _fitted(estimator: Any, seconds: float, choice: Any) -> dict[str, Any]:
+def _fitted(estimator: Any, found: Any, seconds: float, choice: Any) -> dict[str, Any]:
+    if found is None:  # --quiet, nothing is shown
+        return {}
     result = {
-        "effective_size": estimator.effective_sample_size_,
-        "kish_size": estimator.kish_size_,
-        "imbalance_before": estimator.initial_imbalance_,
-        "imbalance_after": estimator.imbalance_,
-        "objective": estimator.objective_,
+        "method": type(estimator).__name__,
+        "effective_size": found.weights.effective_size,
+        "kish_size": found.weights.kish_size,
+        "imbalance_before": found.imbalance_before,
+        "imbalance_after": found.imbalance_after,
+        "objective": found.convergence.objective,
         "iterations": estimator.n_iter_,
         "status": estimator.status_,
         "seconds": round(seconds, 3),
@@ -193,45 +228,45 @@ def _fitted(estimator: Any, seconds: float, choice: Any) -> dict[str, Any]:
         result |= {
             "n_clusters": estimator._K,
             "choice": choice,  # selection of n_clusters; None if it was given
-            "clusters": estimator.cluster_summary_,
+            "clusters": found.clusters,
         }
+    if hasattr(estimator, "identified_"):
+        result |= {"identified": estimator.identified_, "form": estimator.choice_}
     return result
 
 
-def _hint(study: Study, estimator: Any) -> str:
-    """Advice if only weights were used and much of the imbalance remains."""
-    if not study.suspects or getattr(estimator, "adjust", None) != "weights":
-        return ""
-    dense = not hasattr(study.X, "tocsr")  # effects would make a sparse matrix dense
-    left = dense and estimator.imbalance_ > MUCH_LEFT * estimator.initial_imbalance_ > 0
-    return HINT if left else ""
+def _choose_clusters(run: Session, study: Study, kind: Any) -> tuple[dict, Any]:
+    """The options with the selected number of clusters for DCKM with --clusters auto, and the
+    selection, None if there was none; the other classes select the number by themselves."""
+    from .. import DCKM, ConsensusDCKM, choose_k
 
-
-def _resolve_adjust(run: Session, study: Study) -> dict[str, Any]:
-    """The options, with --adjust auto replaced for a single fit: there it means weights."""
     options = run.options
-    if options.get("adjust") == "auto" and not options.get("runs"):
-        return options | {"adjust": "weights"}
-    if options.get("adjust") == "auto" and study.suspects and not hasattr(study.X, "tocsr"):
-        run.note(
-            "--adjust auto means both with --runs and --suspect: weights, and effects of the "
-            "suspects are removed"
-        )
-    return options
-
-
-def _choose_clusters(run: Session, study: Study, options: dict) -> tuple[dict, Any]:
-    """The options with the selected number of clusters for a single fit with --clusters auto, and
-    the selection, None if there was none; ConsensusDCKM selects the number by itself."""
-    if options.get("clusters") != "auto" or options.get("runs"):
+    if options.get("clusters") != "auto" or kind is not DCKM:
         return options, None
-    from .. import ConsensusDCKM, choose_k
 
     model = make_estimator(ConsensusDCKM, study, options | {"runs": None})
     model.set_params(row_scale=None)  # as in the fit
     with run.step(study.table.name, "choosing the number of clusters", progress=True):
         choice = choose_k(study.X, sample_weight=study.sample_weight, model=model)
     return options | {"clusters": choice.chosen}, choice
+
+
+@dataclass(frozen=True)
+class BICCandidate:
+    value: int
+    bic: float
+
+
+def _choice_by_bic(estimator: Any) -> Any:
+    """The number of groups that a SelectionMixture has selected, and the best BIC of each."""
+    from ..consensus import Choice
+
+    best: dict[int, float] = {}
+    for each in estimator.candidates_:
+        K = each["n_components"]
+        best[K] = min(best.get(K, np.inf), float(each["bic"]))
+    tried = tuple(BICCandidate(K, best[K]) for K in sorted(best))
+    return Choice("n_components", estimator.n_components_, "bic", tried)
 
 
 def _diagnose(run: Session, study: Study, estimator: Any) -> Any:
@@ -360,27 +395,33 @@ def audit(run: Session) -> int:
 
 
 def compare(run: Session) -> int:
-    """Compare DCKM with baselines on the same table.
+    """Compare the clusters of fit with baselines on the same table.
 
     Baselines: k-means, k-means with suspects dropped or regressed out, two-step methods, and
-    clusters of any other tool (--labels).
+    clusters of any other tool (--labels). The verdict is that of fit with the same options.
     """
-    from .. import DCKM, diagnostics
+    from .. import diagnostics
 
     with run.outputs():
         study = make_study(run.read_data(), run.options)
         labels = run.read_labels(len(study.table))
         _show_findings(run, study)
-        options, choice = _choose_clusters(run, study, _resolve_adjust(run, study))
-        model = make_estimator(DCKM, study, options)
+        kind = _clustering(run, study)
+        options, choice = _choose_clusters(run, study, kind)
+        model = make_estimator(kind, study, options)
+        parameters = model.get_params(deep=False)
+        mixture = "n_components" in parameters
+        K = parameters.pop("n_components" if mixture else "n_clusters")
         with run.step(study.table.name, "fitting each method", progress=True):
             found = diagnostics.compare(
                 study.X,
+                K,
                 sample_weight=study.sample_weight,
                 feature_names=study.feature_names,
                 also=run.options["also"] or (),
                 labels=labels,
-                **model.get_params(deep=False),
+                method="mixture" if mixture else "dckm",
+                **parameters,
             )
         run.write_report(found)
     run.show_result(show_comparison(found, choice), comparison=found, choice=choice)

@@ -176,6 +176,7 @@ class LineProgress:
 # Parameters of the library and the options that set them.
 OPTIONS = {
     "n_clusters": "clusters",
+    "n_components": "clusters",
     "n_runs": "runs",
     "n_bins": "bins",
     "n_threads": "threads",

@@ -12,6 +12,11 @@ import numpy as np
 from .._io import FileError, Table, nearest
 from ._console import OPTIONS
 
+# Options that SelectionMixture does not have.
+DCKM_OPTIONS = (
+    "runs", "adjust", "balance_strength", "spread_strength", "min_effective_sample_size", "margin",
+    "bins", "threads", "cluster_on", "init", "checkpoint", "number_scale",
+)  # fmt: skip
 OUTPUT_NAMES = ("cluster", "weight", "combined_weight")
 
 
@@ -175,6 +180,8 @@ def make_estimator(kind: Any, study: Study, options: dict[str, Any]) -> Any:
         "margin": read_margins(study, options["margin"]),
         "encoder": make_encoder(study, options),
     }
+    if kind.__name__ == "SelectionMixture":
+        given = {name: value for name, value in given.items() if name not in DCKM_OPTIONS}
     values = {n: given.get(OPTIONS.get(n, n)) for n in inspect.signature(kind).parameters}
     return kind(**{name: value for name, value in values.items() if value is not None})
 

@@ -75,6 +75,16 @@ CLUSTERS = group(
         parser=number_or_auto,
     ),
 )
+METHOD = group(
+    "Method",
+    method=word(
+        Literal["auto", "mixture", "dckm"],
+        "auto",
+        "mixture: SelectionMixture, groups whose shares differ between the values of the suspects, "
+        "and effects of the suspects; dckm: k-means with decorrelation weights. auto: mixture with "
+        "--suspect, unless an option of dckm is given or the data are sparse or read in blocks.",
+    ),
+)
 RUNS = group(
     "Method",
     runs=option(
@@ -129,7 +139,7 @@ WEIGHTING = group(
     bins=option(int, 5, "Number of quantile bins of a numeric column."),
     tol=number(
         "Tolerance: stop when an iteration improves the objective by less than this. Default: "
-        "1e-4, with --runs 1e-3."
+        "1e-4, with --runs 1e-3; of a mixture 1e-6 per row."
     ),
     threads=integer("Number of threads. Default: one per core. The result does not depend on it."),
 )
@@ -143,16 +153,18 @@ CLUSTERING = group(
     adjust=word(
         Literal["auto", "weights", "effects", "both"],
         "auto",
-        "How bias is corrected: weights; effects (of the suspects on other columns are removed); "
-        "both; auto (weights, with --runs both).",
+        "How dckm corrects the bias: weights; effects (of the suspects on other columns are "
+        "removed); both; auto (both with --suspect, weights where the data are sparse).",
     ),
     init=word(
         Literal["partition", "random", "k-means++", "principal"],
         "partition",
         "Initialization: partition, random, k-means++ or principal.",
     ),
-    n_init=integer("Number of random initializations. Default: 10, with --runs 1 per run."),
-    max_iter=option(int, 100, "Maximum number of iterations."),
+    n_init=integer(
+        "Number of random initializations. Default: 10, with --runs 1 per run; of a mixture 1."
+    ),
+    max_iter=integer("Maximum number of iterations. Default: 100, of a mixture 300."),
 )
 ITERATIONS = group("Method", max_iter=option(int, 200, "Maximum number of iterations."))
 ENCODING = group(

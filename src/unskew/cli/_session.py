@@ -88,6 +88,8 @@ class Session(Terminal):
 
     options : dict
         Value of each option by the name of its parameter; None if it is not given.
+    changed : set
+        Options whose value differs from the default.
     configuration : dict
         Options that affect the result, by their keys in a file.
     """
@@ -96,6 +98,12 @@ class Session(Terminal):
         self.options: dict[str, Any] = {
             name: (list(value) or None) if isinstance(value, (list, tuple)) else value
             for name, value in context.params.items()
+        }
+        self.changed = {
+            parameter.name
+            for parameter in context.command.params
+            if parameter.name in self.options
+            and self.options[parameter.name] not in (None, parameter.default)
         }
         self.configuration = {
             key: self.options[parameter.name]
