@@ -100,7 +100,7 @@ def try_table(path: Path, suspect: str | None, folder: Path) -> tuple[list, list
     """Exit codes and seconds of the commands, notes and errors."""
     named = [] if suspect is None else ["--suspect", suspect]
     model, report = folder / "model.skops", folder / "report.html"
-    how = ["-k", "3", "--n-init", "2", *named]
+    how = ["-k", "3", *named]
     commands = {
         "audit": [str(path), *named],
         "fit": [str(path), *how, "--model", str(model), "--report", str(report)],
@@ -138,7 +138,7 @@ def first_contact(folder: Path, cache: Path, *, quick: bool, command: str) -> li
             errors += [[name, *each] for each in failed]
     intro = (
         f"{made_by(command)} {len(codes)} tables of installed packages, as they are in the "
-        "packages, through four commands with default options (`-k 3 --n-init 2`)."
+        "packages, through four commands with default options (`-k 3`)."
     )
     parts = [
         ResultTable("Exit codes", ["table", "suspect", "audit", "fit", "compare", "predict"], codes,
