@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from .cells import Prior, Solution, common_scale, normal_matrix, reduced
+from .cells import Prior, Solution, common_scale, log_profile, normal_matrix, reduced
 
 # Forms of the effects, in the order of their number of parameters.
 EFFECTS = ("none", "shift", "shift-scale", "per-group")
@@ -133,6 +133,41 @@ class Block:
         design = stats.rows.design
         return self._variance_in(self._weights(stats), self._prior(design), design.Z, T)
 
+    def reconsider_columns(self, stats: Any) -> bool:
+        """Choose the columns with effects by evidence at the best C, and return whether any
+        changed.
+
+        Scales are learned for given C. Where groups and levels are associated, C adapts to an
+        effect that is not there, and the effect to this C: both choices confirm themselves.
+        """
+        return False
+
+    def _choose_columns(
+        self, W: np.ndarray, WY: np.ndarray, design: Any, unit: np.ndarray | float = 1.0
+    ) -> bool:
+        before = [x > 0 for x in (self.tau2, self.delta2)]
+        rows = [*self.tau2, self.delta2] if self.per_group else list(self.tau2)
+        for row in rows:
+            t2, values = float((row / unit).max()), []
+            for scale in (0.0, t2):
+                row[:] = scale * unit
+                values.append(log_profile(W, WY, self._prior(design, unit), design.Z, unit))
+            row[:] = np.where(values[1] > values[0], t2 * unit, 0.0)
+        return any((x > 0).tolist() != y.tolist() for x, y in zip((self.tau2, self.delta2), before))
+
+    def _whiten(self, x: np.ndarray) -> np.ndarray:
+        """Differences of means in units of the spread within groups."""
+        return x
+
+    def differences_along(self) -> tuple[np.ndarray, np.ndarray]:
+        """(C_k - C_h)' (mu_kl - mu_hl) at each level, (L, K, K), and |C_k - C_h|^2, (K, K), in
+        units of the spread within groups."""
+        C, mu = self._whiten(self.C), self._whiten(self.mu - self.B[None])
+        return _contrast(np.einsum("aj,blj->lab", C, mu)), _contrast(C @ C.T)
+
+    def unlock(self) -> None:
+        """Forget what an earlier run of EM has fixed."""
+
     def reorder(self, order: np.ndarray) -> None:
         """Renumber the groups."""
         self.C = self.C[order]
@@ -151,6 +186,12 @@ class Block:
 
     def row_constants(self, rows: Any) -> Any:
         return 0.0
+
+
+def _contrast(G: np.ndarray) -> np.ndarray:
+    """G_kk - G_kh - G_hk + G_hh."""
+    own = np.diagonal(G, axis1=-2, axis2=-1)
+    return own[..., :, None] + own[..., None, :] - G - np.swapaxes(G, -1, -2)
 
 
 def ratio_of(x: np.ndarray, variance: np.ndarray) -> np.ndarray:

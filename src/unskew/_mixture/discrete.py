@@ -19,7 +19,9 @@ class DiscreteBlock(Block):
     dropped: np.ndarray
     locked: np.ndarray
 
-    def _init_locks(self) -> None:
+    def unlock(self) -> None:
+        """Let columns enter and leave again: locks of an earlier run may be those of other
+        groups."""
         self.dropped = np.zeros((len(self.tau2) + 1, self.tau2.shape[1]), bool)
         self.locked = self.dropped.copy()
 
@@ -60,7 +62,7 @@ class BernoulliBlock(DiscreteBlock):
     def __init__(self, rows: Any, K: int, effects: str):
         b = rows.n_bern
         self._init_effects(rows, K, effects, b, b)
-        self._init_locks()
+        self.unlock()
         self.share = rows.bern_share
         self.C = np.zeros((K, b)) + np.log(self.share / (1 - self.share))
 
@@ -90,10 +92,18 @@ class BernoulliBlock(DiscreteBlock):
             self.C = np.log(p / (1 - p))
             self._drop_effects(design)
         if learn_tau and self.shift:
-            eta = self.mu
-            p = expit(eta)
-            W = n[:, :, None] * np.maximum(p * (1 - p), 1e-12)
-            self._learn_scales(W, W * eta + s - n[:, :, None] * p, design)
+            self._learn_scales(*self._working(n, s), design)
+
+    def _working(self, n: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Weights and weighted responses of the quadratic approximation."""
+        eta = self.mu
+        p = expit(eta)
+        W = n[:, :, None] * np.maximum(p * (1 - p), 1e-12)
+        return W, W * eta + s - n[:, :, None] * p
+
+    def reconsider_columns(self, stats: Any) -> bool:
+        n, s = stats.N.sum(0).T, stats.bern.sum(0).transpose(1, 0, 2)
+        return self._choose_columns(*self._working(n, s), stats.rows.design)
 
     def _newton(self, n: np.ndarray, s: np.ndarray, design: Any) -> None:
         self._drop_effects(design)
@@ -147,7 +157,7 @@ class BernoulliBlock(DiscreteBlock):
             return 0.0, prior
         design = stats.rows.design
         volume = log_volume(self._weights(stats), self._prior(design), design.Z)
-        return self._log_prior(design) - 0.5 * volume, prior
+        return self._log_prior(design) - 0.5 * float(volume.sum()), prior
 
 
 class CategoricalBlock(DiscreteBlock):
@@ -157,7 +167,7 @@ class CategoricalBlock(DiscreteBlock):
     def __init__(self, rows: Any, K: int, effects: str, number: int):
         first, last = rows.categories[number]
         self._init_effects(rows, K, effects, last - first, 1)
-        self._init_locks()
+        self.unlock()
         self.number = number
         self.share = rows.category_share[number]
         self.C = np.tile(np.log(self.share), (K, 1))
@@ -263,7 +273,7 @@ class CategoricalBlock(DiscreteBlock):
             H = np.eye(self.n_columns) + self.tau2[0, 0] * self._information(stats)
             volume = float(np.linalg.slogdet(H)[1].sum())
         else:
-            volume = log_volume(self._weights(stats), self._prior(design), design.Z)
+            volume = float(log_volume(self._weights(stats), self._prior(design), design.Z).sum())
         return self._log_prior(design) - 0.5 * volume, prior
 
 

@@ -131,6 +131,13 @@ class GaussianBlock(Block):
             log_e = log_e + (ratio - n - log_e / omega2) / (ratio + 1.0 / omega2)
         self.log_e[:, used] = log_e
 
+    def reconsider_columns(self, stats: Any) -> bool:
+        if self.full:
+            return False
+        S = stats.gauss.sum(0).transpose(1, 0, 2)
+        WY = S / np.exp(self.log_e) if self.scale else S
+        return self._choose_columns(self._weights(stats), WY, stats.rows.design, self.variance)
+
     # ----------------------------------------------------------------------------------- full
     def _basis(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """W with W' Sigma W = I and W' T W = diag(ratio), its inverse, and ratio; T is the largest
@@ -285,6 +292,9 @@ class GaussianBlock(Block):
         return S, Q
 
     # --------------------------------------------------------------------------------- shared
+    def _whiten(self, x: np.ndarray) -> np.ndarray:
+        return x @ inv(cholesky(self.Sigma)).T if self.full else x / np.sqrt(self.variance)
+
     def m_step(self, stats: Any, learn_tau: bool = True) -> None:
         if self.full:
             self._m_step_full(stats, learn_tau and self.shift)
@@ -384,10 +394,11 @@ class GaussianBlock(Block):
             volume = float(np.linalg.slogdet(np.eye(root.size) + scaled)[1].sum())
         elif self.full:
             _, _, ratio = self._basis()
-            volume = log_volume(self._weights(stats), self._prior_in_basis(design, ratio), design.Z)
+            prior_B = self._prior_in_basis(design, ratio)
+            volume = float(log_volume(self._weights(stats), prior_B, design.Z).sum())
         else:
             prior_B = self._prior(design, self.variance)
-            volume = log_volume(self._weights(stats), prior_B, design.Z)
+            volume = float(log_volume(self._weights(stats), prior_B, design.Z).sum())
         return value - 0.5 * volume, prior
 
     def _weights(self, stats: Any) -> np.ndarray:

@@ -21,6 +21,12 @@ def shown_groups(N: np.ndarray) -> np.ndarray:
     return (N >= SHOWN_SHARE * total) & (N >= np.minimum(SHOWN_ROWS, 0.5 * total))
 
 
+def is_joined(N: np.ndarray) -> bool:
+    """Whether groups join all levels: no level has groups that no other level shows."""
+    shown = shown_groups(N).astype(int)
+    return bool(_parts(shown @ shown.T >= 1).max() == 0)
+
+
 def identify(N: np.ndarray, levels: list[str], suspect: str) -> tuple[str, str]:
     """("yes", "under small effects" or "no", and why, in words).
 
