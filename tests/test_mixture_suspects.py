@@ -460,3 +460,53 @@ def test_one_group_has_the_lower_bic_where_there_are_none(rng):
     X, *_ = spread_sites(spread=0.0, n=400)
     model = SelectionMixture(3, suspects=[5], random_state=0).fit(X)
     assert model.bic_ < model.one_group_bic_
+
+
+# --- tests and standard errors
+
+
+def test_same_measurement_is_rejected_where_sites_shift_the_columns():
+    X, y, _, _ = spread_sites(n=200, spread=0.0)
+    model = SelectionMixture(3, suspects=[5], covariance="diag", init=y).fit(X)
+    none, group = model.test_effects(X, n_bootstrap=19, random_state=0)
+    assert (none["null"], none["alternative"]) == ("none", "shift")
+    assert none["p_value"] == 1 / 20
+    assert none["bic_difference"] < -10
+    assert group["bic_difference"] > 0
+    assert model.test_effects(X, n_bootstrap=0)[0]["p_value"] is None
+
+
+def test_p_values_under_the_null_are_not_small():
+    """Sites without effects: the median of nine p-values, and their smallest."""
+    p = []
+    for seed in range(9):
+        rng = np.random.default_rng(seed)
+        y, site = rng.integers(2, size=120), rng.integers(2, size=120)
+        X = np.column_stack([3.0 * y[:, None] + rng.normal(size=(120, 3)), site])
+        how = {"covariance": "diag", "effects": "shift", "selection": "common"}
+        model = SelectionMixture(2, suspects=[3], init=y, **how).fit(X)
+        p += [one["p_value"] for one in model.test_effects(X, n_bootstrap=19, random_state=seed)]
+    # A uniform p-value is at most 0.05 in one case of 20: 4 of 18 have probability 0.01.
+    assert np.sum(np.array(p) <= 0.05) < 4
+    assert np.median(p) > 0.2
+
+
+def test_test_effects_needs_suspects_and_the_rows_of_the_fit():
+    X, y, _, _ = spread_sites(n=150)
+    with pytest.raises(ValueError, match="suspects=None: there are no effects to test"):
+        SelectionMixture(3, init=y).fit(X).test_effects(X)
+    model = SelectionMixture(3, suspects=[5], init=y).fit(X)
+    with pytest.raises(ValueError, match="the fit has not seen"):
+        model.test_effects(X + [0, 0, 0, 0, 0, 7])
+
+
+def test_standard_errors_of_shares_are_binomial_where_groups_are_apart(rng):
+    y, site = rng.integers(2, size=500), rng.integers(2, size=500)
+    X = np.column_stack([20.0 * y[:, None] + rng.normal(size=(500, 2)), site])
+    model = SelectionMixture(2, suspects=[2], init=y, selection="free").fit(X)
+    n = np.bincount(site)[:, None]
+    expected = np.sqrt(model.shares_ * (1 - model.shares_) / n)
+    np.testing.assert_allclose(model.shares_se_, expected, rtol=1e-6)
+    common = SelectionMixture(2, suspects=[2], init=y, selection="common").fit(X)
+    p = common.shares_[0, 0]
+    np.testing.assert_allclose(common.shares_se_, np.sqrt(p * (1 - p) / 500), rtol=1e-6)

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.base import (
     BaseEstimator,
     ClusterMixin,
@@ -35,7 +36,7 @@ from .._validation import (
     to_native_byteorder,
 )
 from ._columns import apply_columns, find_kinds, learn_columns, read_sources
-from ._identify import describe_lacking, identify_suspects, positivity
+from ._identify import describe_lacking, identify_suspects, positivity, share_errors
 from ._prediction import PredictionMixin, check_shares
 from ._search import (
     Problem,
@@ -150,10 +151,11 @@ class SelectionMixture(
     means_ : ndarray (n_components, n_columns)
         Means of numbers and probabilities of flags and categories, at the average effect, of the
         columns ``column_names_``.
-    shares_ : ndarray (n_levels, n_components)
+    shares_, shares_se_ : ndarray (n_levels, n_components)
         P(k | level) of the levels ``levels_``: those of the suspect; of several suspects the levels
         of each ("site=A", "scanner=2"), at the other suspects' values of its rows; of a numeric
-        suspect up to five intervals.
+        suspect up to five intervals. Standard errors are those of the empirical information
+        sum_i u_i u_i', u_ik = r_ik / pi_kl, of the shares of the level for given means and effects.
     population_shares_ : ndarray (n_components,)
     suspect_effects_ : list of dicts
         For each of these levels: "suspect", "level", "columns", "effects" (in units of the numbers,
@@ -193,6 +195,12 @@ class SelectionMixture(
     The weight of a row is the expectation of its true inverse-selection weight,
     w_i = sum_k r_ik pi_k / pi_kl. Group and level are independent in the rows weighted group by
     group, r_ik pi_k / pi_kl; under w_i they are so only where groups are well separated.
+
+    Standard errors are those of the model with known responsibilities (effects) or known means and
+    effects (shares), and too small where groups overlap. 95 % intervals of effects and of shares
+    contained the truth in 92 % and 93 % of the cases for groups 3 standard deviations apart in each
+    of four columns (typical difference of two means 4.2), and in 86 % and 90 % for half of that (60
+    simulations of 600 rows, three groups, three sites).
 
     A number that is recorded with resolution h has a variance of at least h^2 / 12 within groups.
     One that is nearly constant within the levels has at least its variance within levels: without
@@ -486,6 +494,16 @@ class SelectionMixture(
         joint, own, new = self._joint_of(problem.columns, codes, "sample")
         self.labels_ = self._in_order(joint.argmax(1), new)
         w = self._in_order(self._weights_of(joint, own, new), new)
+        R = self._in_order(np.exp(joint - logsumexp(joint, axis=1, keepdims=True)), new)
+        chances = self._in_order(own.shares[new.level], new)
+        self.shares_se_ = np.array(
+            [
+                share_errors(R[which_rows], chances[which_rows], a[which_rows])
+                for which_rows in self._rows_of_levels(codes, which)
+            ]
+        )
+        if model.choice.selection == "common":
+            self.shares_se_[:] = share_errors(R, chances, a)
         w = np.where(a > 0, w, 0.0)
         self.weights_ = w * (a.sum() / (a @ w))
         self.combined_weights_ = a * self.weights_
@@ -525,3 +543,9 @@ class SelectionMixture(
         ):
             if text:
                 warnings.warn(text, kind, stacklevel=3)
+
+    def _rows_of_levels(self, codes: np.ndarray, which: np.ndarray) -> list[np.ndarray]:
+        """Rows of each reported level, as masks."""
+        shown = [s.shown_of(codes[:, i]) for i, s in enumerate(self._combinations.suspects)]
+        first = [np.flatnonzero(which == i)[0] for i in range(len(shown))]
+        return [shown[i] == at - first[i] for at, i in enumerate(which)]

@@ -86,6 +86,22 @@ def positivity(N: np.ndarray, population: np.ndarray) -> np.ndarray:
     return np.divide(shares, population, out=np.ones_like(shares), where=population > 0)
 
 
+def share_errors(R: np.ndarray, shares: np.ndarray, a: np.ndarray) -> np.ndarray:
+    """Standard errors of shares pi that add up to 1, (K,), from responsibilities R (n, K), the
+    shares before a row was seen and weights a: the empirical information A = sum a u u',
+    u_k = r_k / pi_k, gives the covariance A^-1 - A^-1 1 1' A^-1 / (1' A^-1 1). 0 for groups that do
+    not occur."""
+    out = np.zeros(R.shape[1])
+    some = (a @ R > 1e-6) & (shares.min(axis=0, initial=1.0) > 1e-9)
+    if some.sum() < 2:
+        return out
+    u = R[:, some] / shares[:, some]
+    inverse = np.linalg.pinv((u * a[:, None]).T @ u)
+    total = inverse.sum(1)
+    out[some] = np.sqrt(np.maximum(np.diag(inverse) - total**2 / total.sum(), 0.0))
+    return out
+
+
 def describe_lacking(ratio: np.ndarray, levels: list[str], suspect: str) -> str:
     """Warning where rows cannot be weighted up; empty where there are none."""
     where = np.argwhere(ratio < LACKING)
