@@ -72,12 +72,14 @@ class Block:
         mu = self.C[:, None] + self.B[None]
         return mu if self.D is None else mu + self.D
 
+    def per_category(self, scales: np.ndarray) -> np.ndarray:
+        """Scales of the source columns for each column of the block: categories share one."""
+        return scales
+
     def _prior(self, design: Any, unit: np.ndarray | float = 1.0) -> Prior:
         """Prior variances relative to ``unit``, for all columns of the block."""
-        q = (self.n_columns,)
-        tau2 = np.broadcast_to(self.tau2, (len(self.tau2), *q))
-        group = np.broadcast_to(self.delta2, q) / unit if self.per_group else None
-        return Prior((tau2 / unit)[design.suspect], group)
+        group = self.per_category(self.delta2) / unit if self.per_group else None
+        return Prior((self.per_category(self.tau2) / unit)[design.suspect], group)
 
     def _take(self, found: Solution) -> None:
         self.C, self.beta, self.B, self.D = found
@@ -86,7 +88,7 @@ class Block:
         """Sum of -beta^2 / (2 tau2) and -D^2 / (2 delta2)."""
         value = squares_over(self.beta, self._prior(design).beta)
         if self.D is not None:
-            value += squares_over(self.D, np.broadcast_to(self.delta2, (self.n_columns,)))
+            value += squares_over(self.D, self.per_category(self.delta2))
         return -0.5 * value
 
     def _learn_scales(
@@ -105,17 +107,15 @@ class Block:
         for s in range(len(self.tau2)):
             effect = design.effect_of(s, self.beta)
             y, n = design.directions(s, level, rest + level * effect)
-            old = float((self.tau2[s] / unit).max())
-            self.tau2[s] = self._scale(s, y**2 / unit, n, old) * unit
+            self.tau2[s] = self._scale(s, y**2 / unit, n, self.tau2[s] / unit) * unit
         if self.per_group:
             y = WY / np.maximum(W, 1e-300) - self.C[:, None] - self.B[None]
             y2, n = (x.reshape(-1, x.shape[2]) for x in (y**2 / unit, np.array(W)))
-            old = float((self.delta2 / unit).max())
-            self.delta2 = self._scale(-1, y2, n, old) * unit
+            self.delta2 = self._scale(-1, y2, n, self.delta2 / unit) * unit
 
-    def _scale(self, s: int, y2: np.ndarray, n: np.ndarray, old: float) -> np.ndarray:
+    def _scale(self, s: int, y2: np.ndarray, n: np.ndarray, old: np.ndarray) -> np.ndarray:
         """Squared scales of the effects of suspect s (-1: of those per group) in each column."""
-        t2, used = common_scale(y2, n, old)
+        t2, used = common_scale(y2, n, float(old.max()))
         return np.where(used, t2, 0.0)
 
     def _variance_in(

@@ -199,6 +199,12 @@ def common_scale(y2: np.ndarray, n: np.ndarray, old: float) -> tuple[float, np.n
     return float(scales[best]), gains[best] > 0
 
 
+def scales_of_columns(old: np.ndarray) -> np.ndarray:
+    """`scales_to_try` for several columns, (33, J)."""
+    factors = np.resize(FACTORS, SCALES.size)[:, None]
+    return np.where(old > 0, old * factors, SCALES[:, None])
+
+
 def scales_to_try(old: float) -> np.ndarray:
     """A coarse grid at first, then factors of the last value, near 1 and far from it."""
     return SCALES if old <= 0 else old * FACTORS

@@ -35,6 +35,7 @@ def draw_columns(model: Mixture, level: np.ndarray, labels: np.ndarray, rng: Any
         elif isinstance(block, BernoulliBlock):
             flags = (rng.random_sample(eta.shape) < expit(eta)).astype(float)
         else:
-            p = np.exp(eta - np.logaddexp.reduce(eta, axis=1)[:, None])
-            categories.append((draw_labels(p, rng), block.n_columns))
+            p = np.exp(block.log_probability(eta))
+            for own in np.split(p, block.firsts[1:], axis=1):
+                categories.append((draw_labels(own, rng), own.shape[1]))
     return Columns(numbers, floor, flags, categories)

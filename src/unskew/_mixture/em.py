@@ -36,8 +36,8 @@ class Mixture:
             self.blocks.append(GaussianBlock(rows, K, choice.covariance == "full", choice.effects))
         if rows.n_bern:
             self.blocks.append(BernoulliBlock(rows, K, choice.effects))
-        for number in range(len(rows.categories)):
-            self.blocks.append(CategoricalBlock(rows, K, choice.effects, number))
+        if rows.categories:
+            self.blocks.append(CategoricalBlock(rows, K, choice.effects))
         self.shares = np.full((rows.n_levels, K), 1.0 / K)
         # Coefficients of the logit of the shares, intercept first.
         self.gamma = np.zeros((1 + rows.design.suspect.size, K))

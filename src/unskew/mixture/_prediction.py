@@ -391,11 +391,10 @@ class PredictionMixin:
             elif isinstance(block, BernoulliBlock):
                 means.append(expit(middle))
             else:
-                means.append(np.exp(middle - logsumexp(middle, axis=1, keepdims=True)))
+                means.append(np.exp(block.log_probability(middle)))
             effects.append(T @ block.beta * unit)
             errors.append(np.sqrt(np.maximum(block.effect_variance(stats, centred), 0)) * unit)
-            scales = np.sqrt(block.tau2)
-            tau.append(np.broadcast_to(scales, (len(scales), block.n_columns)) * unit)
+            tau.append(np.sqrt(block.per_category(block.tau2)) * unit)
         self.column_names_ = [name for column in self._by_block() for name in column.names]
         self.means_, self.tau_ = np.hstack(means), np.hstack(tau)
         if len(known.suspects) == 1:
