@@ -169,8 +169,9 @@ class GaussianBlock(Block):
         self.D = None if found.D is None else found.D @ inverse
         level = n.sum(0)
         mu = self.mu
-        cross = np.einsum("lki,klj->ij", S, mu)
-        scatter = Q - cross - cross.T + np.einsum("kli,klj->ij", n[:, :, None] * mu, mu)
+        flat = mu.reshape(-1, self.n_columns)
+        cross = S.transpose(1, 0, 2).reshape(flat.shape).T @ flat
+        scatter = Q - cross - cross.T + (flat.T * n.ravel()) @ flat
         spread = expected_squares(counts, prior, design.Z).sum(0)
         scatter += inverse.T @ (spread[:, None] * inverse)
         conditional = 1.0 / np.diag(self._inverse(self.Sigma))
@@ -188,8 +189,9 @@ class GaussianBlock(Block):
         self._learn_scales(counts, S, design, self.variance)
         old = np.append((old_tau2 / self.variance).max(1), (old_delta2 / self.variance).max())
         candidates = [self._largest() > 0]
-        if old.max() > 0:
-            candidates.append(np.maximum(old_tau2.max(0), old_delta2) > 0)
+        before = np.maximum(old_tau2.max(0), old_delta2) > 0
+        if before.any() and (before != candidates[0]).any():
+            candidates.append(before)
         found = (0.0, np.zeros(old.size), np.zeros(self.n_columns, bool))
         diagonal = np.append(
             (self.tau2 / self.variance).max(1), (self.delta2 / self.variance).max()

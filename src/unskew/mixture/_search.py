@@ -212,8 +212,9 @@ def screen(problem: Problem, K: int, settings: Settings) -> list[Screened]:
     forms.sort(key=lambda form: form.effects not in BASE)
     best: dict[Choice, Screened] = {}
     kept: list[Screened] = []
+    base = set(BASE) & set(settings.effects) or set(settings.effects)
     for form in forms:
-        if form.effects in BASE or not kept:
+        if form.effects in base:
             tried = [_short(problem, form, K, stats) for stats in starts]
             others = list(best.values())
         else:
@@ -221,9 +222,10 @@ def screen(problem: Problem, K: int, settings: Settings) -> list[Screened]:
         tried += [_short(problem, form, K, _stats_of(rows, one.fit.model)) for one in others]
         tried.sort(key=lambda one: one.rank)
         found = [_converge(problem, one.fit, settings) for one in _distinct(tried)[:KEPT]]
-        if form.effects in BASE:
-            kept += found
-        best[form] = rematch(problem, min(found, key=lambda one: one.rank), settings)
+        best[form] = min(found, key=lambda one: one.rank)
+        if form.effects in base:
+            best[form] = rematch(problem, best[form], settings)
+            kept += [best[form], *found]
         emit("candidate", len(best), len(forms), status=" ".join(form), bic=best[form].score)
     for form in forms:  # solutions of one form can be better initializations of another
         others = [other for other in best.values() if other.choice != form]
