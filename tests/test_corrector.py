@@ -173,6 +173,7 @@ def test_a_saved_model_gives_the_same_rows(data, fitted, tmp_path):
     pd.testing.assert_frame_equal(loaded.transform(data[0]), fitted.transform(data[0]))
 
 
+@pytest.mark.filterwarnings("ignore:A model with one group")
 def test_a_table_without_numbers_is_returned_with_a_warning():
     rng = np.random.default_rng(0)
     X = np.c_[rng.random((200, 4)) < 0.5, rng.integers(0, 2, 200)].astype(float)

@@ -146,7 +146,7 @@ def penalised(rows, model, stats, steps):
             if hasattr(block, "Sigma"):
                 value += effects
             elif block.shift:
-                value -= 0.5 * (block.B**2 / block.tau2).sum()
+                value -= 0.5 * (block.B**2 / block.per_category(block.tau2)).sum()
         out.append(value)
         model.m_step(stats, learn_tau=False)
     return np.array(out)
@@ -167,7 +167,7 @@ def test_central_differences_vanish_at_the_solution(rng, choice):
         for block in model.blocks:
             out += block.row_constant(rows) + block.penalty(stats)[1]
             if block.shift:
-                out -= 0.5 * (block.B**2 / block.tau2).sum()
+                out -= 0.5 * (block.B**2 / block.per_category(block.tau2)).sum()
         return out
 
     step = 1e-4

@@ -165,6 +165,10 @@ def test_species_of_penguins_and_cell_lines_in_the_default_setting(seed):
     penguins = SelectionMixture(3, suspects="island", random_state=seed).fit(frame[columns])
     assert adjusted_rand_score(frame["species"], penguins.labels_) > 0.95
     assert penguins.identified_ == "under small effects"
+    with_sex = SelectionMixture(3, suspects="island", random_state=seed).fit(
+        frame[[*columns, "sex"]]
+    )
+    assert adjusted_rand_score(frame["species"], with_sex.labels_) > 0.95
     frame = pd.read_csv(SITES / "harmony_cell_lines.csv.gz")
     columns = [*(f"X{i}" for i in range(1, 21)), "dataset"]
     lines = SelectionMixture(2, suspects="dataset", random_state=seed).fit(frame[columns])

@@ -83,7 +83,7 @@ def test_volume_and_expected_squares_are_those_of_the_joint_posterior(rng):
         volume += np.linalg.slogdet(precision)[1] + np.log(v).sum()
         spread = np.diag(M @ np.linalg.inv(precision) @ M.T)
         np.testing.assert_allclose((w * spread).reshape(K, L).sum(0), squares[:, j])
-    assert log_volume(W, prior, Z) == pytest.approx(volume)
+    assert log_volume(W, prior, Z).sum() == pytest.approx(volume)
 
 
 def test_logit_of_the_shares_is_at_its_maximum(rng):
@@ -406,3 +406,107 @@ def test_effects_per_group_are_recovered_and_removed():
             means = np.array([out[(y == k) & (X[:, 5] == s)].mean(0) for s in range(3)])
             assert np.ptp(means, axis=0).max() < 0.6  # standard error 0.1, shrinkage of D
         assert model.bic(X) == pytest.approx(model.bic_, rel=1e-9)
+
+
+def test_effects_per_group_are_chosen_where_they_are_and_only_there():
+    for interaction, expected in ((0.0, "shift"), (0.75, "per-group")):
+        X, y, _, _ = spread_sites(spread=0.0, interaction=interaction, n=600)
+        model = SelectionMixture(3, suspects=[5], covariance="diag", random_state=0).fit(X)
+        assert model.choice_["effects"] == expected
+        assert adjusted_rand_score(y, model.labels_) > 0.9
+    X, y, _, _ = spread_sites(n=600)
+    model = SelectionMixture(3, suspects=[5], covariance="diag", random_state=0).fit(X)
+    assert model.choice_["effects"] == "shift-scale"
+
+
+def test_coherence_is_one_without_effects_per_group_and_negative_for_exchanged_groups(rng):
+    rows, *_ = small_rows(rng, design=False)
+    model = Mixture(rows, 2, Choice("full", "per-group", "free"))
+    for block in model.blocks:
+        block.C[1] = block.C[0] + 1.0
+    shown = np.ones((6, 2), dtype=bool)
+    assert model.coherence(shown) == pytest.approx(1.0)
+    for block in model.blocks:
+        block.D[0, 2], block.D[1, 2] = 1.0, -1.0  # the groups have changed places at level 2
+    assert model.coherence(shown) == pytest.approx(-1.0)
+    shown[2, 0] = False
+    assert model.coherence(shown) == pytest.approx(1.0)
+
+
+def test_columns_with_effects_have_the_higher_evidence(rng):
+    """Profile evidence decides: a column without effect is dropped, one with an effect taken up."""
+    n = 2000
+    y = rng.integers(2, size=n)
+    level = np.where(rng.random(n) < 0.9, y, 1 - y)  # groups and levels are associated
+    X = np.column_stack([2.0 * y, 2.0 * level]) + rng.normal(size=(n, 2))
+    rows = Rows(Columns(X, np.full(2, 1e-6), np.zeros((n, 0)), []), level, 2, np.ones(n), 50)
+    model = Mixture(rows, 2, Choice("diag", "shift", "free"))
+    stats = Stats.of_responsibilities(rows, np.eye(2)[y[rows.order]])
+    model.m_step(stats, learn_tau=False)
+    block = model.blocks[0]
+    block.tau2 = np.array([[1.0, 0.0]])  # the wrong column
+    for _ in range(5):
+        model.m_step(stats, learn_tau=False)
+    assert block.reconsider_columns(stats)
+    assert (block.tau2 > 0).tolist() == [[False, True]]
+
+
+def test_one_group_has_the_lower_bic_where_there_are_none(rng):
+    site = rng.integers(3, size=400)
+    X = rng.normal(size=(400, 4)) + rng.normal(size=(3, 4))[site]
+    with pytest.warns(UserWarning, match="A model with one group has a lower BIC"):
+        model = SelectionMixture(3, suspects=[4], random_state=0).fit(np.column_stack([X, site]))
+    assert model.one_group_bic_ < model.bic_
+    X, *_ = spread_sites(spread=0.0, n=400)
+    model = SelectionMixture(3, suspects=[5], random_state=0).fit(X)
+    assert model.bic_ < model.one_group_bic_
+
+
+# --- tests and standard errors
+
+
+def test_same_measurement_is_rejected_where_sites_shift_the_columns():
+    X, y, _, _ = spread_sites(n=200, spread=0.0)
+    model = SelectionMixture(3, suspects=[5], covariance="diag", init=y).fit(X)
+    none, group = model.test_effects(X, n_bootstrap=19, random_state=0)
+    assert (none["null"], none["alternative"]) == ("none", "shift")
+    assert none["p_value"] == 1 / 20
+    assert none["bic_difference"] < -10
+    assert group["bic_difference"] > 0
+    assert model.test_effects(X, n_bootstrap=0)[0]["p_value"] is None
+
+
+def test_p_values_under_the_null_are_not_small():
+    """Sites without effects: the median of nine p-values, and their smallest."""
+    p = []
+    for seed in range(9):
+        rng = np.random.default_rng(seed)
+        y, site = rng.integers(2, size=120), rng.integers(2, size=120)
+        X = np.column_stack([3.0 * y[:, None] + rng.normal(size=(120, 3)), site])
+        how = {"covariance": "diag", "effects": "shift", "selection": "common"}
+        model = SelectionMixture(2, suspects=[3], init=y, **how).fit(X)
+        p += [one["p_value"] for one in model.test_effects(X, n_bootstrap=19, random_state=seed)]
+    # A uniform p-value is at most 0.05 in one case of 20: 4 of 18 have probability 0.01.
+    assert np.sum(np.array(p) <= 0.05) < 4
+    assert np.median(p) > 0.2
+
+
+def test_test_effects_needs_suspects_and_the_rows_of_the_fit():
+    X, y, _, _ = spread_sites(n=150)
+    with pytest.raises(ValueError, match="suspects=None: there are no effects to test"):
+        SelectionMixture(3, init=y).fit(X).test_effects(X)
+    model = SelectionMixture(3, suspects=[5], init=y).fit(X)
+    with pytest.raises(ValueError, match="the fit has not seen"):
+        model.test_effects(X + [0, 0, 0, 0, 0, 7])
+
+
+def test_standard_errors_of_shares_are_binomial_where_groups_are_apart(rng):
+    y, site = rng.integers(2, size=500), rng.integers(2, size=500)
+    X = np.column_stack([20.0 * y[:, None] + rng.normal(size=(500, 2)), site])
+    model = SelectionMixture(2, suspects=[2], init=y, selection="free").fit(X)
+    n = np.bincount(site)[:, None]
+    expected = np.sqrt(model.shares_ * (1 - model.shares_) / n)
+    np.testing.assert_allclose(model.shares_se_, expected, rtol=1e-6)
+    common = SelectionMixture(2, suspects=[2], init=y, selection="common").fit(X)
+    p = common.shares_[0, 0]
+    np.testing.assert_allclose(common.shares_se_, np.sqrt(p * (1 - p) / 500), rtol=1e-6)

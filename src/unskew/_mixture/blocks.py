@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from .cells import Prior, Solution, common_scale, normal_matrix, reduced
+from .cells import Prior, Solution, common_scale, log_profile, normal_matrix, reduced
 
 # Forms of the effects, in the order of their number of parameters.
 EFFECTS = ("none", "shift", "shift-scale", "per-group")
@@ -72,12 +72,14 @@ class Block:
         mu = self.C[:, None] + self.B[None]
         return mu if self.D is None else mu + self.D
 
+    def per_category(self, scales: np.ndarray) -> np.ndarray:
+        """Scales of the source columns for each column of the block: categories share one."""
+        return scales
+
     def _prior(self, design: Any, unit: np.ndarray | float = 1.0) -> Prior:
         """Prior variances relative to ``unit``, for all columns of the block."""
-        q = (self.n_columns,)
-        tau2 = np.broadcast_to(self.tau2, (len(self.tau2), *q))
-        group = np.broadcast_to(self.delta2, q) / unit if self.per_group else None
-        return Prior((tau2 / unit)[design.suspect], group)
+        group = self.per_category(self.delta2) / unit if self.per_group else None
+        return Prior((self.per_category(self.tau2) / unit)[design.suspect], group)
 
     def _take(self, found: Solution) -> None:
         self.C, self.beta, self.B, self.D = found
@@ -86,7 +88,7 @@ class Block:
         """Sum of -beta^2 / (2 tau2) and -D^2 / (2 delta2)."""
         value = squares_over(self.beta, self._prior(design).beta)
         if self.D is not None:
-            value += squares_over(self.D, np.broadcast_to(self.delta2, (self.n_columns,)))
+            value += squares_over(self.D, self.per_category(self.delta2))
         return -0.5 * value
 
     def _learn_scales(
@@ -105,17 +107,15 @@ class Block:
         for s in range(len(self.tau2)):
             effect = design.effect_of(s, self.beta)
             y, n = design.directions(s, level, rest + level * effect)
-            old = float((self.tau2[s] / unit).max())
-            self.tau2[s] = self._scale(s, y**2 / unit, n, old) * unit
+            self.tau2[s] = self._scale(s, y**2 / unit, n, self.tau2[s] / unit) * unit
         if self.per_group:
             y = WY / np.maximum(W, 1e-300) - self.C[:, None] - self.B[None]
             y2, n = (x.reshape(-1, x.shape[2]) for x in (y**2 / unit, np.array(W)))
-            old = float((self.delta2 / unit).max())
-            self.delta2 = self._scale(-1, y2, n, old) * unit
+            self.delta2 = self._scale(-1, y2, n, self.delta2 / unit) * unit
 
-    def _scale(self, s: int, y2: np.ndarray, n: np.ndarray, old: float) -> np.ndarray:
+    def _scale(self, s: int, y2: np.ndarray, n: np.ndarray, old: np.ndarray) -> np.ndarray:
         """Squared scales of the effects of suspect s (-1: of those per group) in each column."""
-        t2, used = common_scale(y2, n, old)
+        t2, used = common_scale(y2, n, float(old.max()))
         return np.where(used, t2, 0.0)
 
     def _variance_in(
@@ -132,6 +132,41 @@ class Block:
         """Posterior variances of the combinations T (R, p) of beta, (R, q)."""
         design = stats.rows.design
         return self._variance_in(self._weights(stats), self._prior(design), design.Z, T)
+
+    def reconsider_columns(self, stats: Any) -> bool:
+        """Choose the columns with effects by evidence at the best C, and return whether any
+        changed.
+
+        Scales are learned for given C. Where groups and levels are associated, C adapts to an
+        effect that is not there, and the effect to this C: both choices confirm themselves.
+        """
+        return False
+
+    def _choose_columns(
+        self, W: np.ndarray, WY: np.ndarray, design: Any, unit: np.ndarray | float = 1.0
+    ) -> bool:
+        before = [x > 0 for x in (self.tau2, self.delta2)]
+        rows = [*self.tau2, self.delta2] if self.per_group else list(self.tau2)
+        for row in rows:
+            t2, values = float((row / unit).max()), []
+            for scale in (0.0, t2):
+                row[:] = scale * unit
+                values.append(log_profile(W, WY, self._prior(design, unit), design.Z, unit))
+            row[:] = np.where(values[1] > values[0], t2 * unit, 0.0)
+        return any((x > 0).tolist() != y.tolist() for x, y in zip((self.tau2, self.delta2), before))
+
+    def _whiten(self, x: np.ndarray) -> np.ndarray:
+        """Differences of means in units of the spread within groups."""
+        return x
+
+    def differences_along(self) -> tuple[np.ndarray, np.ndarray]:
+        """(C_k - C_h)' (mu_kl - mu_hl) at each level, (L, K, K), and |C_k - C_h|^2, (K, K), in
+        units of the spread within groups."""
+        C, mu = self._whiten(self.C), self._whiten(self.mu - self.B[None])
+        return _contrast(np.einsum("aj,blj->lab", C, mu)), _contrast(C @ C.T)
+
+    def unlock(self) -> None:
+        """Forget what an earlier run of EM has fixed."""
 
     def reorder(self, order: np.ndarray) -> None:
         """Renumber the groups."""
@@ -151,6 +186,12 @@ class Block:
 
     def row_constants(self, rows: Any) -> Any:
         return 0.0
+
+
+def _contrast(G: np.ndarray) -> np.ndarray:
+    """G_kk - G_kh - G_hk + G_hh."""
+    own = np.diagonal(G, axis1=-2, axis2=-1)
+    return own[..., :, None] + own[..., None, :] - G - np.swapaxes(G, -1, -2)
 
 
 def ratio_of(x: np.ndarray, variance: np.ndarray) -> np.ndarray:

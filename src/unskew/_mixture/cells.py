@@ -129,18 +129,29 @@ def posterior_mean(W: np.ndarray, rest: np.ndarray, v: np.ndarray, Z: np.ndarray
     return root * solved[:, :, 0].T
 
 
-def log_volume(W: np.ndarray, prior: Prior, Z: np.ndarray | None) -> float:
-    """Sum over columns of log det(I + prior x information) of beta and D."""
+def log_volume(W: np.ndarray, prior: Prior, Z: np.ndarray | None) -> np.ndarray:
+    """log det(I + prior x information) of beta and D of each column, (J,)."""
     own = reduced(W, prior)
-    value = 0.0 if prior.group is None else float(np.log1p(W * prior.group).sum())
+    value = np.zeros(W.shape[2])
+    if prior.group is not None:
+        value += np.log1p(W * prior.group).sum((0, 1))
     if Z is None:
-        return value + float(np.log1p(own.sum(0) * prior.beta).sum())
+        return value + np.log1p(own.sum(0) * prior.beta).sum(0)
     some = prior.beta.any(0)  # other columns have no effects
     if some.any():
-        value += float(
-            np.linalg.slogdet(information(own[:, :, some], Z, prior.beta[:, some]))[1].sum()
-        )
+        value[some] += np.linalg.slogdet(information(own[:, :, some], Z, prior.beta[:, some]))[1]
     return value
+
+
+def log_profile(
+    W: np.ndarray, WY: np.ndarray, prior: Prior, Z: np.ndarray | None, unit: np.ndarray | float
+) -> np.ndarray:
+    """Log evidence of each column at its best C, up to a constant that no prior changes, (J,); W
+    is in units of 1 / ``unit``."""
+    C, _, B, D = solve_cells(W, WY, prior, Z)
+    mu = C[:, None] + B[None] if D is None else C[:, None] + B[None] + D
+    # At the minimum the penalised sum of squares is sum WY Y - sum WY mu.
+    return 0.5 * ((WY * mu).sum((0, 1)) / unit - log_volume(W, prior, Z))
 
 
 def expected_squares(W: np.ndarray, prior: Prior, Z: np.ndarray | None) -> np.ndarray:
@@ -186,6 +197,12 @@ def common_scale(y2: np.ndarray, n: np.ndarray, old: float) -> tuple[float, np.n
     values = np.maximum(gains, 0.0).sum(1)
     best = int(values.argmax())
     return float(scales[best]), gains[best] > 0
+
+
+def scales_of_columns(old: np.ndarray) -> np.ndarray:
+    """`scales_to_try` for several columns, (33, J)."""
+    factors = np.resize(FACTORS, SCALES.size)[:, None]
+    return np.where(old > 0, old * factors, SCALES[:, None])
 
 
 def scales_to_try(old: float) -> np.ndarray:

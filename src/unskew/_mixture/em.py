@@ -36,8 +36,8 @@ class Mixture:
             self.blocks.append(GaussianBlock(rows, K, choice.covariance == "full", choice.effects))
         if rows.n_bern:
             self.blocks.append(BernoulliBlock(rows, K, choice.effects))
-        for number in range(len(rows.categories)):
-            self.blocks.append(CategoricalBlock(rows, K, choice.effects, number))
+        if rows.categories:
+            self.blocks.append(CategoricalBlock(rows, K, choice.effects))
         self.shares = np.full((rows.n_levels, K), 1.0 / K)
         # Coefficients of the logit of the shares, intercept first.
         self.gamma = np.zeros((1 + rows.design.suspect.size, K))
@@ -79,6 +79,19 @@ class Mixture:
     def log_prior_of_effects(self) -> float:
         """Log prior of which columns have effects; a categorical column has a tau of its own."""
         return sum(block.log_prior_of_columns for block in self.blocks)
+
+    def coherence(self, shown: np.ndarray) -> float:
+        """Smallest ratio (C_k - C_h)' (mu_kl - mu_hl) / |C_k - C_h|^2 of two groups that a level
+        shows, with mu_kl = C_k + D_kl: how much of the difference of two groups every level has. 1
+        without effects per group; near 0 or negative where the groups of a level have nothing to
+        do with those of the other levels."""
+        if self.choice.effects != "per-group":
+            return 1.0
+        parts = [block.differences_along() for block in self.blocks]
+        at_levels, average = sum(p[0] for p in parts), sum(p[1] for p in parts)
+        both = shown[:, :, None] & shown[:, None] & ~np.eye(self.K, dtype=bool)
+        ratio = at_levels / np.maximum(average, 1e-300)
+        return float(ratio[both].min()) if both.any() else 1.0
 
     def groups(self, rows: Rows) -> list[tuple]:
         """Runs of rows with the same natural parameters."""
@@ -211,6 +224,8 @@ def run_em(
     raised it by as much. At fixed tau the bound never falls; an update of tau maximises the
     marginal likelihood given the effects, and columns that enter and leave can make it alternate.
     """
+    for block in model.blocks:
+        block.unlock()
     if stats is not None:
         for _ in range(3):
             model.m_step(stats, learn_tau)

@@ -131,6 +131,13 @@ class GaussianBlock(Block):
             log_e = log_e + (ratio - n - log_e / omega2) / (ratio + 1.0 / omega2)
         self.log_e[:, used] = log_e
 
+    def reconsider_columns(self, stats: Any) -> bool:
+        if self.full:
+            return False
+        S = stats.gauss.sum(0).transpose(1, 0, 2)
+        WY = S / np.exp(self.log_e) if self.scale else S
+        return self._choose_columns(self._weights(stats), WY, stats.rows.design, self.variance)
+
     # ----------------------------------------------------------------------------------- full
     def _basis(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """W with W' Sigma W = I and W' T W = diag(ratio), its inverse, and ratio; T is the largest
@@ -162,8 +169,9 @@ class GaussianBlock(Block):
         self.D = None if found.D is None else found.D @ inverse
         level = n.sum(0)
         mu = self.mu
-        cross = np.einsum("lki,klj->ij", S, mu)
-        scatter = Q - cross - cross.T + np.einsum("kli,klj->ij", n[:, :, None] * mu, mu)
+        flat = mu.reshape(-1, self.n_columns)
+        cross = S.transpose(1, 0, 2).reshape(flat.shape).T @ flat
+        scatter = Q - cross - cross.T + (flat.T * n.ravel()) @ flat
         spread = expected_squares(counts, prior, design.Z).sum(0)
         scatter += inverse.T @ (spread[:, None] * inverse)
         conditional = 1.0 / np.diag(self._inverse(self.Sigma))
@@ -181,8 +189,9 @@ class GaussianBlock(Block):
         self._learn_scales(counts, S, design, self.variance)
         old = np.append((old_tau2 / self.variance).max(1), (old_delta2 / self.variance).max())
         candidates = [self._largest() > 0]
-        if old.max() > 0:
-            candidates.append(np.maximum(old_tau2.max(0), old_delta2) > 0)
+        before = np.maximum(old_tau2.max(0), old_delta2) > 0
+        if before.any() and (before != candidates[0]).any():
+            candidates.append(before)
         found = (0.0, np.zeros(old.size), np.zeros(self.n_columns, bool))
         diagonal = np.append(
             (self.tau2 / self.variance).max(1), (self.delta2 / self.variance).max()
@@ -285,6 +294,9 @@ class GaussianBlock(Block):
         return S, Q
 
     # --------------------------------------------------------------------------------- shared
+    def _whiten(self, x: np.ndarray) -> np.ndarray:
+        return x @ inv(cholesky(self.Sigma)).T if self.full else x / np.sqrt(self.variance)
+
     def m_step(self, stats: Any, learn_tau: bool = True) -> None:
         if self.full:
             self._m_step_full(stats, learn_tau and self.shift)
@@ -384,10 +396,11 @@ class GaussianBlock(Block):
             volume = float(np.linalg.slogdet(np.eye(root.size) + scaled)[1].sum())
         elif self.full:
             _, _, ratio = self._basis()
-            volume = log_volume(self._weights(stats), self._prior_in_basis(design, ratio), design.Z)
+            prior_B = self._prior_in_basis(design, ratio)
+            volume = float(log_volume(self._weights(stats), prior_B, design.Z).sum())
         else:
             prior_B = self._prior(design, self.variance)
-            volume = log_volume(self._weights(stats), prior_B, design.Z)
+            volume = float(log_volume(self._weights(stats), prior_B, design.Z).sum())
         return value - 0.5 * volume, prior
 
     def _weights(self, stats: Any) -> np.ndarray:

@@ -167,9 +167,9 @@ class Stats:
     def masks(self) -> np.ndarray:
         return self.S[..., self.rows.first_mask : self.rows.first_flag_mask]
 
-    def category(self, number: int) -> np.ndarray:
-        first, last = self.rows.categories[number]
-        return self.S[..., first:last]
+    @property
+    def categories(self) -> np.ndarray:
+        return self.S[..., self.rows.categories[0][0] : self.rows.categories[-1][1]]
 
     @classmethod
     def of_responsibilities(cls, rows: Rows, R: np.ndarray) -> Stats:

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.base import (
     BaseEstimator,
     ClusterMixin,
@@ -35,14 +36,22 @@ from .._validation import (
     to_native_byteorder,
 )
 from ._columns import apply_columns, find_kinds, learn_columns, read_sources
-from ._identify import describe_lacking, identify_suspects, positivity
+from ._identify import describe_lacking, identify_suspects, positivity, share_errors
 from ._prediction import PredictionMixin, check_shares
-from ._search import Problem, Screened, Settings, polish, screen, screen_all
+from ._search import (
+    Problem,
+    Screened,
+    Settings,
+    one_group,
+    polish,
+    reconsidered,
+    screen,
+    screen_all,
+)
 from ._suspects import NO_SUSPECT, Combinations, codes_of, read_suspects
 
 # A full covariance distinguishes at most this many patterns of missing values.
 MAX_PATTERNS = 50
-AUTO_EFFECTS = ("none", "shift")
 
 
 class SelectionMixture(
@@ -86,7 +95,10 @@ class SelectionMixture(
     given the responsibilities, by Laplace's approximation otherwise) and p the number of means,
     covariances, shares and scales t; n is the sum of the sample weights. The columns that have
     effects are part of it as in the extended BIC: every number of columns is equally likely, and
-    every subset of that size.
+    every subset of that size. Two kinds of solutions are set back. Effects per group should leave
+    the groups what they are: at every level that shows two groups, at least half of the difference
+    of their means, (C_k - C_h)' (C_k + D_kl - C_h - D_hl) >= |C_k - C_h|^2 / 2. Groups that do not
+    join the levels (``identified_`` is "no") need a BIC that is lower by 10.
 
     Parameters
     ----------
@@ -104,7 +116,8 @@ class SelectionMixture(
         pattern of missing values; with more than 50 patterns "auto" is "diag" and "full" an error.
     effects : {"auto", "none", "shift", "shift-scale", "per-group"}, default="auto"
         Whether levels shift the columns, change their spread as well (of numbers, with
-        covariance="diag"), or shift the groups differently. "auto": "none" or "shift".
+        covariance="diag"), or shift the groups differently. "auto": the form with the lowest BIC;
+        with more than 12 combinations of suspects, or a numeric one, "none" or "shift".
     selection : {"auto", "common", "free"}, default="auto"
         Whether the shares of the groups differ by level.
     population_shares : array (n_components,) or None
@@ -138,10 +151,11 @@ class SelectionMixture(
     means_ : ndarray (n_components, n_columns)
         Means of numbers and probabilities of flags and categories, at the average effect, of the
         columns ``column_names_``.
-    shares_ : ndarray (n_levels, n_components)
+    shares_, shares_se_ : ndarray (n_levels, n_components)
         P(k | level) of the levels ``levels_``: those of the suspect; of several suspects the levels
         of each ("site=A", "scanner=2"), at the other suspects' values of its rows; of a numeric
-        suspect up to five intervals.
+        suspect up to five intervals. Standard errors are those of the empirical information
+        sum_i u_i u_i', u_ik = r_ik / pi_kl, of the shares of the level for given means and effects.
     population_shares_ : ndarray (n_components,)
     suspect_effects_ : list of dicts
         For each of these levels: "suspect", "level", "columns", "effects" (in units of the numbers,
@@ -167,6 +181,8 @@ class SelectionMixture(
         BIC of the choices that were compared, extrapolated from the subsample (at most 3,000 rows)
         where there are more rows.
     bic_, marginal_log_likelihood_, n_parameters_ : float, float, int
+    one_group_bic_ : float
+        BIC of a model with one group. A warning is issued where it is below ``bic_``.
     history_ : dict
         "bound": the penalised marginal log-likelihood after each iteration, standardised columns.
     n_iter_, status_ : int, str
@@ -179,6 +195,12 @@ class SelectionMixture(
     The weight of a row is the expectation of its true inverse-selection weight,
     w_i = sum_k r_ik pi_k / pi_kl. Group and level are independent in the rows weighted group by
     group, r_ik pi_k / pi_kl; under w_i they are so only where groups are well separated.
+
+    Standard errors are those of the model with known responsibilities (effects) or known means and
+    effects (shares), and too small where groups overlap. 95 % intervals of effects and of shares
+    contained the truth in 92 % and 93 % of the cases for groups 3 standard deviations apart in each
+    of four columns (typical difference of two means 4.2), and in 86 % and 90 % for half of that (60
+    simulations of 600 rows, three groups, three sites).
 
     A number that is recorded with resolution h has a variance of at least h^2 / 12 within groups.
     One that is nearly constant within the levels has at least its variance within levels: without
@@ -296,8 +318,8 @@ class SelectionMixture(
                 emit("iteration", iteration, bound=bound)
 
             with nested_progress():
-                fit, polished = polish(problem, found, settings, watch)
-            self._store(problem, fit, polished, found)
+                fit = polish(problem, found, settings, watch)
+            self._store(problem, fit, found, one_group(problem, settings))
         return self
 
     def _prepare(self, X: Any, sample_weight: Any) -> tuple[Problem, Settings]:
@@ -391,7 +413,7 @@ class SelectionMixture(
                     f"{MAX_PATTERNS} patterns of missing values, and X has more; use 'diag'"
                 )
             covariances = ("diag",)
-        effects: tuple[str, ...] = AUTO_EFFECTS if self.effects == "auto" else (self.effects,)
+        effects: tuple[str, ...] = EFFECTS if self.effects == "auto" else (self.effects,)
         if self.effects == "auto" and rows.design.logit:
             effects = ("none", "shift")  # other forms have a parameter for each combination
         if not rows.n_gauss:
@@ -432,11 +454,12 @@ class SelectionMixture(
             for selection in settings.selections:
                 model = Mixture(problem.rows, K, Choice(covariance, effects, selection))
                 fit = run_em(problem.rows, model, stats, max_iter=self.max_iter, tol=self.tol)
-                found.append(Screened(problem.score(fit), fit))
-        return sorted(found, key=lambda one: one.score)
+                fit = reconsidered(problem.rows, fit, self.max_iter, self.tol)
+                found.append(problem.screened(fit))
+        return sorted(found, key=lambda one: one.rank)
 
     # ---------------------------------------------------------------------------------- store
-    def _store(self, problem: Problem, fit: Any, polished: list, found: list) -> None:
+    def _store(self, problem: Problem, fit: Any, found: list[Screened], one: float) -> None:
         model, rows, a = fit.model, problem.rows, problem.a
         stats = e_step(rows, model)[1]
         order = np.argsort(-stats.N.sum((0, 1)), kind="stable")
@@ -464,12 +487,23 @@ class SelectionMixture(
         self.n_parameters_ = model.n_parameters
         self._n = problem.n
         self.bic_ = bic(self.marginal_log_likelihood_, model, problem.n)
+        self.one_group_bic_ = one + 2.0 * units
         self._effects_term = sum(block.penalty(stats)[0] for block in model.blocks)
         self._store_columns(model, stats)
         codes = self.__dict__.pop("_codes_of_rows")
         joint, own, new = self._joint_of(problem.columns, codes, "sample")
         self.labels_ = self._in_order(joint.argmax(1), new)
         w = self._in_order(self._weights_of(joint, own, new), new)
+        R = self._in_order(np.exp(joint - logsumexp(joint, axis=1, keepdims=True)), new)
+        chances = self._in_order(own.shares[new.level], new)
+        self.shares_se_ = np.array(
+            [
+                share_errors(R[which_rows], chances[which_rows], a[which_rows])
+                for which_rows in self._rows_of_levels(codes, which)
+            ]
+        )
+        if model.choice.selection == "common":
+            self.shares_se_[:] = share_errors(R, chances, a)
         w = np.where(a > 0, w, 0.0)
         self.weights_ = w * (a.sum() / (a @ w))
         self.combined_weights_ = a * self.weights_
@@ -483,7 +517,14 @@ class SelectionMixture(
         self.positivity_ = positivity(shown, self.population_shares_)
         lacking = describe_lacking(self.positivity_, self.levels_, self._combinations.label)
         used = np.unique(self.labels_[a > 0]).size
+        no_groups = ""
+        if K > 1 and self.one_group_bic_ < self.bic_:
+            no_groups = (
+                f"A model with one group has a lower BIC ({self.one_group_bic_:.0f}) than "
+                f"n_components={K} ({self.bic_:.0f}): the columns do not show groups."
+            )
         for text, kind in (
+            (no_groups, UserWarning),
             (why, UserWarning),
             (lacking if self.suspects is not None else "", UserWarning),
             (
@@ -502,3 +543,9 @@ class SelectionMixture(
         ):
             if text:
                 warnings.warn(text, kind, stacklevel=3)
+
+    def _rows_of_levels(self, codes: np.ndarray, which: np.ndarray) -> list[np.ndarray]:
+        """Rows of each reported level, as masks."""
+        shown = [s.shown_of(codes[:, i]) for i, s in enumerate(self._combinations.suspects)]
+        first = [np.flatnonzero(which == i)[0] for i in range(len(shown))]
+        return [shown[i] == at - first[i] for at, i in enumerate(which)]

@@ -21,6 +21,12 @@ def shown_groups(N: np.ndarray) -> np.ndarray:
     return (N >= SHOWN_SHARE * total) & (N >= np.minimum(SHOWN_ROWS, 0.5 * total))
 
 
+def is_joined(N: np.ndarray) -> bool:
+    """Whether groups join all levels: no level has groups that no other level shows."""
+    shown = shown_groups(N).astype(int)
+    return bool(_parts(shown @ shown.T >= 1).max() == 0)
+
+
 def identify(N: np.ndarray, levels: list[str], suspect: str) -> tuple[str, str]:
     """("yes", "under small effects" or "no", and why, in words).
 
@@ -78,6 +84,22 @@ def positivity(N: np.ndarray, population: np.ndarray) -> np.ndarray:
     """Share of each group in each level divided by its share in the population, (L, K)."""
     shares = N / np.maximum(N.sum(1, keepdims=True), 1e-300)
     return np.divide(shares, population, out=np.ones_like(shares), where=population > 0)
+
+
+def share_errors(R: np.ndarray, shares: np.ndarray, a: np.ndarray) -> np.ndarray:
+    """Standard errors of shares pi that add up to 1, (K,), from responsibilities R (n, K), the
+    shares before a row was seen and weights a: the empirical information A = sum a u u',
+    u_k = r_k / pi_k, gives the covariance A^-1 - A^-1 1 1' A^-1 / (1' A^-1 1). 0 for groups that do
+    not occur."""
+    out = np.zeros(R.shape[1])
+    some = (a @ R > 1e-6) & (shares.min(axis=0, initial=1.0) > 1e-9)
+    if some.sum() < 2:
+        return out
+    u = R[:, some] / shares[:, some]
+    inverse = np.linalg.pinv((u * a[:, None]).T @ u)
+    total = inverse.sum(1)
+    out[some] = np.sqrt(np.maximum(np.diag(inverse) - total**2 / total.sum(), 0.0))
+    return out
 
 
 def describe_lacking(ratio: np.ndarray, levels: list[str], suspect: str) -> str:

@@ -12,12 +12,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._data.columns import ColumnValues, as_frame, column_names
-from .._mixture.discrete import BernoulliBlock, CategoricalBlock, expit
+from .._mixture.discrete import BernoulliBlock, expit
+from .._mixture.draw import draw_columns, draw_labels
 from .._mixture.em import MIN_SHARE, Mixture, bic, log_joint
 from .._mixture.gaussian import GaussianBlock
 from .._mixture.rows import Columns, Rows, Stats
 from .._validation import abbreviate, check_number, check_weights, to_native_byteorder
 from ._columns import ColumnModel, apply_columns, read_sources
+from ._effects_test import compare_effects
 from ._suspects import MISSING, OTHER, Combinations, Suspect, codes_of
 
 
@@ -136,6 +138,50 @@ class PredictionMixin:
         ]
         return frame.with_columns(*changed).to_native()
 
+    def test_effects(self, X, sample_weight=None, *, n_bootstrap=99, random_state=None):
+        """Test whether all levels measure the same, and whether they shift all groups alike.
+
+        Two likelihood-ratio tests of nested forms of the effects, for the groups, covariance and
+        selection of the fit: "none" against "shift" (same measurement at all levels, up to the
+        composition of the groups), and "shift" against "per-group". The statistic is
+        2 log(p(x | alternative) / p(x | null)) with the effects integrated out. Its distribution
+        under the null is that of a parametric bootstrap: rows with the levels, weights and missing
+        values of X are drawn from the fitted null, and both forms are fitted from the groups that
+        were drawn; p = (1 + number of statistics at least as large) / (1 + n_bootstrap).
+
+        Parameters
+        ----------
+        X : the rows of the fit
+        sample_weight : array (n,) or None
+        n_bootstrap : int, default=99
+            0: no p-values.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        list of dicts
+            "null", "alternative", "statistic", "p_value" (None without bootstrap) and
+            "bic_difference", BIC of the alternative minus that of the null: below -10 is decisive.
+        """
+        check_number("n_bootstrap", n_bootstrap, int, low=0)
+        values, codes, _ = self._read_rows(X)
+        if self.suspects_ is None:
+            raise ValueError("suspects=None: there are no effects to test")
+        a = check_weights(sample_weight, len(codes))
+        known, columns = self._combinations, apply_columns(self._columns, values)
+        level = known.level_of(codes)
+        if (level < 0).any():
+            raise ValueError(
+                f"X has combinations of suspects that the fit has not seen (first: row "
+                f"{int((level < 0).argmax())}); it should be the rows of the fit"
+            )
+        joint, _, rows = self._joint_of(columns, codes, "sample")
+        R = self._in_order(np.exp(joint - logsumexp(joint, axis=1, keepdims=True)), rows)
+        patterns = 2**62 if self._is_full() else 0
+        rows = Rows(columns, level, len(known.cells), a, patterns, known.design())
+        rng = check_random_state(random_state)
+        return compare_effects(rows, columns, R, self._model.choice, n_bootstrap, rng)
+
     def sample(self, n_samples=1, *, shares="sample", random_state=None):
         """Draw rows from the model.
 
@@ -154,8 +200,7 @@ class PredictionMixin:
         cells, weight = self._combinations.cells, self._combinations.weight
         level = rng.choice(weight.size, size=n_samples, p=weight / weight.sum())
         chances = self._at_levels(cells, shares).shares[level]
-        labels = (rng.random_sample((n_samples, 1)) > np.cumsum(chances, 1)).sum(1)
-        labels = np.minimum(labels, self.n_components_ - 1)
+        labels = draw_labels(chances, rng)
         drawn = self._draw(level, labels, rng)
         if self.suspects_ is not None:
             for i, suspect in enumerate(self._combinations.suspects):
@@ -346,11 +391,10 @@ class PredictionMixin:
             elif isinstance(block, BernoulliBlock):
                 means.append(expit(middle))
             else:
-                means.append(np.exp(middle - logsumexp(middle, axis=1, keepdims=True)))
+                means.append(np.exp(block.log_probability(middle)))
             effects.append(T @ block.beta * unit)
             errors.append(np.sqrt(np.maximum(block.effect_variance(stats, centred), 0)) * unit)
-            scales = np.sqrt(block.tau2)
-            tau.append(np.broadcast_to(scales, (len(scales), block.n_columns)) * unit)
+            tau.append(np.sqrt(block.per_category(block.tau2)) * unit)
         self.column_names_ = [name for column in self._by_block() for name in column.names]
         self.means_, self.tau_ = np.hstack(means), np.hstack(tau)
         if len(known.suspects) == 1:
@@ -370,31 +414,17 @@ class PredictionMixin:
 
     # ------------------------------------------------------------------------------- drawing
     def _draw(self, level: np.ndarray, labels: np.ndarray, rng: Any) -> dict[int, np.ndarray]:
-        out: dict[int, np.ndarray] = {}
-        columns = iter(self._by_block())
-        for block in self._model.blocks:
-            eta = block.mu[labels, level]
-            if isinstance(block, GaussianBlock):
-                noise = rng.standard_normal(eta.shape)
-                if block.full:
-                    noise = noise @ np.linalg.cholesky(block.Sigma).T
-                else:
-                    noise = noise * np.sqrt(block.variance * np.exp(block.log_e[level]))
-                for j in range(block.n_columns):
-                    column = next(columns)
-                    x = column.mean + column.sd * (eta + noise)[:, j]
-                    out[column.source] = _as_words(column, np.rint(x)) if column.words else x
-            elif isinstance(block, BernoulliBlock):
-                drawn = (rng.random_sample(eta.shape) < expit(eta)).astype(int)
-                for j in range(block.n_columns):
-                    column = next(columns)
-                    out[column.source] = _as_words(column, drawn[:, j])
-            else:
-                assert isinstance(block, CategoricalBlock)
-                p = np.exp(eta - logsumexp(eta, axis=1, keepdims=True))
-                drawn = (rng.random_sample((len(p), 1)) > np.cumsum(p, 1)).sum(1)
-                column = next(columns)
-                out[column.source] = _as_words(column, drawn)
+        """Source -> values of its column."""
+        drawn, out = draw_columns(self._model, level, labels, rng), {}
+        for kind, parts in (
+            ("number", list(drawn.numbers.T)),
+            ("flag", list(drawn.flags.T)),
+            ("category", [codes for codes, _ in drawn.categories]),
+        ):
+            for column, x in zip((c for c in self._columns if c.kind == kind), parts):
+                if kind == "number":
+                    x = column.mean + column.sd * x
+                out[column.source] = _as_words(column, np.rint(x)) if column.words else x
         return out
 
 

@@ -14,6 +14,7 @@ from .._mixture.em import Choice, Fit, Mixture, bic, e_step, log_joint, run_em
 from .._mixture.rows import Columns, Rows, Stats
 from .._progress import emit, nested_progress
 from ..dckm import DCKM
+from ._identify import is_joined, shown_groups
 
 # Rows on which initializations are screened.
 SCREEN_ROWS = 3000
@@ -22,8 +23,16 @@ SCREEN_ITER, SCREEN_TOL = 10, 1e-5
 KEPT, POLISHED = 3, 2
 REMOVED = (0.0, 0.5, 0.75, 1.0)
 SPLIT_MERGE_ROUNDS = 3
+# Iterations with one group: there are no responsibilities, only effects and their scales.
+ONE_GROUP_ITER = 20
 # Rounds, and exchanges of two groups at one level that are tried in each.
 MATCH_ROUNDS, MATCH_MOVES = 4, 60
+# Share of the difference of two groups that every level should have; see `Mixture.coherence`.
+COHERENT = 0.5
+# Difference of BIC that counts as decisive (Kass and Raftery, 1995).
+DECISIVE = 10.0
+# Forms that are screened from the initializations; the others start from their solutions.
+BASE = ("none", "shift")
 
 
 class Settings(NamedTuple):
@@ -48,10 +57,21 @@ class Settings(NamedTuple):
 
 
 class Screened(NamedTuple):
-    """A solution on the subsample; ``score`` is its BIC extrapolated to all rows."""
+    """A solution; ``score`` is its BIC, extrapolated from the subsample to all rows.
+
+    Solutions whose groups are not the same at all levels come last (``coherent``), and one whose
+    groups do not join the levels counts only where its BIC is lower by DECISIVE: any difference
+    between its levels could be an effect.
+    """
 
     score: float
     fit: Fit
+    coherent: bool = True
+    joined: bool = True
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        return not self.coherent, self.score + (0.0 if self.joined else DECISIVE)
 
     @property
     def choice(self) -> Choice:
@@ -94,14 +114,25 @@ class Problem:
             # Principal components: the units tell which columns matter.
             unit = np.concatenate([scale / scale.max(), np.ones(X.shape[1] - g)])
             self.views.append(X * unit)
+        if 1 < g < X.shape[1]:
+            # A two-valued column has the largest gap of all, and k-means would split along it.
+            self.views.append(X[:, :g])
 
     def use_all_rows(self) -> None:
         """No subsample: a given initialization is not screened."""
         self.sub, self.whole, self.factor = self.rows, True, 1.0
 
-    def score(self, fit: Fit) -> float:
-        """BIC of a fit to the subsample, extrapolated to all rows."""
-        return bic(self.factor * fit.marginal, fit.model, self.n)
+    def screened(self, fit: Fit) -> Screened:
+        """A fit to the subsample, with its BIC extrapolated to all rows."""
+        return judged(bic(self.factor * fit.marginal, fit.model, self.n), fit, self.sub)
+
+
+def judged(score: float, fit: Fit, rows: Rows) -> Screened:
+    """Effects per group can be so large that each level has groups of its own, which share a number
+    only: a homogeneous level is then split in two. Such a solution is not coherent."""
+    N = fit.model.shares * rows.level_weight[:, None]
+    coherent = fit.model.coherence(shown_groups(N)) >= COHERENT
+    return Screened(score, fit, coherent, is_joined(N))
 
 
 def initial_labels(problem: Problem, K: int, n_init: int) -> list[np.ndarray]:
@@ -178,39 +209,44 @@ def screen(problem: Problem, K: int, settings: Settings) -> list[Screened]:
     ]
     selection = settings.selections[0]
     forms = [Choice(c, e, selection) for c, e in settings.forms]
+    forms.sort(key=lambda form: form.effects not in BASE)
     best: dict[Choice, Screened] = {}
+    kept: list[Screened] = []
+    base = set(BASE) & set(settings.effects) or set(settings.effects)
     for form in forms:
-        tried = [_short(problem, form, K, stats) for stats in starts]
-        tried += [
-            _short(problem, form, K, _stats_of(rows, other.fit.model)) for other in best.values()
-        ]
-        tried.sort(key=lambda one: one.score)
-        best[form] = min(
-            (_converge(problem, one.fit, settings) for one in _distinct(tried)[:KEPT]),
-            key=lambda one: one.score,
-        )
-        best[form] = rematch(problem, best[form], settings)
+        if form.effects in base:
+            tried = [_short(problem, form, K, stats) for stats in starts]
+            others = list(best.values())
+        else:
+            tried, others = [], [one for one in kept if one.choice.covariance == form.covariance]
+        tried += [_short(problem, form, K, _stats_of(rows, one.fit.model)) for one in others]
+        tried.sort(key=lambda one: one.rank)
+        found = [_converge(problem, one.fit, settings) for one in _distinct(tried)[:KEPT]]
+        best[form] = min(found, key=lambda one: one.rank)
+        if form.effects in base:
+            best[form] = rematch(problem, best[form], settings)
+            kept += [best[form], *found]
         emit("candidate", len(best), len(forms), status=" ".join(form), bic=best[form].score)
     for form in forms:  # solutions of one form can be better initializations of another
         others = [other for other in best.values() if other.choice != form]
-        for other in sorted(others, key=lambda one: one.score)[:1]:
+        for other in sorted(others, key=lambda one: one.rank)[:1]:
             new = _short(problem, form, K, _stats_of(rows, other.fit.model))
-            if new.score < best[form].score - 1e-6 * abs(new.score):
+            if _is_better(new, best[form]):
                 best[form] = _converge(problem, new.fit, settings)
-    found = sorted(best.values(), key=lambda one: one.score)
+    found = sorted(best.values(), key=lambda one: one.rank)
     found[0] = split_and_merge(problem, found[0], settings)
     for name in settings.selections[1:]:
         # Common shares have fewer parameters and no higher likelihood: what they can gain is known.
         gain = (K - 1) * ((rows.design.logit or rows.n_levels) - 1) * np.log(max(problem.n, 1.0))
         near = [one for one in found if one.score <= found[0].score + gain]
         found += [_with_selection(problem, one, name, settings) for one in near]
-    return sorted(found, key=lambda one: one.score)
+    return sorted(found, key=lambda one: one.rank)
 
 
 def _short(problem: Problem, form: Choice, K: int, stats: Stats) -> Screened:
     model = Mixture(problem.sub, K, form)
     fit = run_em(problem.sub, model, stats, max_iter=SCREEN_ITER, tol=SCREEN_TOL)
-    return Screened(problem.score(fit), fit)
+    return problem.screened(fit)
 
 
 def _converge(problem: Problem, before: Fit, settings: Settings) -> Screened:
@@ -218,11 +254,29 @@ def _converge(problem: Problem, before: Fit, settings: Settings) -> Screened:
         problem.sub, before.model, None, max_iter=settings.max_iter, tol=max(settings.tol, 1e-6),
         history=before.history,
     )  # fmt: skip
-    return Screened(problem.score(fit), fit)
+    return problem.screened(
+        reconsidered(problem.sub, fit, settings.max_iter, max(settings.tol, 1e-6))
+    )
+
+
+def reconsidered(rows: Rows, fit: Fit, max_iter: int, tol: float) -> Fit:
+    """The fit, or a better one that EM reaches with other columns that have effects."""
+    model, stats = fit.model.copy(), _stats_of(rows, fit.model)
+    if not any([block.reconsider_columns(stats) for block in model.blocks]):
+        return fit
+    other = run_em(rows, model, None, max_iter=max_iter, tol=tol)
+    n = float(rows.a.sum())
+    return min(fit, other, key=lambda one: bic(one.marginal, one.model, n))
 
 
 def _stats_of(rows: Rows, model: Mixture) -> Stats:
     return e_step(rows, model)[1]
+
+
+def _is_better(new: Screened, old: Screened) -> bool:
+    if new.coherent != old.coherent:
+        return new.coherent
+    return new.rank[1] < old.rank[1] - 1e-6 * abs(old.score)
 
 
 def _distinct(found: list[Screened]) -> list[Screened]:
@@ -265,8 +319,8 @@ def rematch(problem: Problem, best: Screened, settings: Settings) -> Screened:
             tried.append((model.complete_value(new), pick, new))
         tried.sort(key=lambda one: one[:2], reverse=True)
         found = [_short(problem, best.choice, K, new) for _, _, new in tried[:KEPT]]
-        new_best = _converge(problem, min(found, key=lambda one: one.score).fit, settings)
-        if new_best.score >= best.score - 1e-6 * abs(best.score):
+        new_best = _converge(problem, min(found, key=lambda one: one.rank).fit, settings)
+        if not _is_better(new_best, best):
             return best
         best = new_best
     return best
@@ -286,9 +340,9 @@ def split_and_merge(problem: Problem, best: Screened, settings: Settings) -> Scr
         tried = [one for one in tried if np.isfinite(one.score)]
         if not tried:
             return best
-        new = min(tried, key=lambda one: one.score)
+        new = min(tried, key=lambda one: one.rank)
         new = _converge(problem, new.fit, settings)
-        if new.score >= best.score - 1e-6 * abs(best.score):
+        if not _is_better(new, best):
             return best
         best = new
     return best
@@ -324,17 +378,28 @@ def _moves(problem: Problem, model: Mixture, labels: np.ndarray) -> list[np.ndar
     return out
 
 
-def polish(problem: Problem, found: list[Screened], settings: Settings, watch: Any) -> tuple:
-    """The best forms on all rows; returns the best fit and all with their BIC."""
+def polish(problem: Problem, found: list[Screened], settings: Settings, watch: Any) -> Fit:
+    """The best of the best forms on all rows."""
     done = []
     for one in found[:POLISHED]:
         fit = run_em(
             problem.rows, _grown(problem, one.fit.model), None, max_iter=settings.max_iter,
             tol=settings.tol, watch=watch, history=one.fit.history if problem.whole else None,
         )  # fmt: skip
-        done.append((bic(fit.marginal, fit.model, problem.n), fit))
-    done.sort(key=lambda one: one[0])
-    return done[0][1], done
+        done.append(judged(bic(fit.marginal, fit.model, problem.n), fit, problem.rows))
+    return min(done, key=lambda one: one.rank).fit
+
+
+def one_group(problem: Problem, settings: Settings) -> float:
+    """Lowest BIC of the models with one group, on all rows."""
+    found = []
+    for covariance, effects in settings.forms:
+        if effects != "per-group":  # the same as "shift"
+            model = Mixture(problem.rows, 1, Choice(covariance, effects, "common"))
+            stats = Stats.of_responsibilities(problem.rows, np.ones((len(problem.rows.X), 1)))
+            fit = run_em(problem.rows, model, stats, max_iter=ONE_GROUP_ITER, tol=settings.tol)
+            found.append(bic(fit.marginal, fit.model, problem.n))
+    return min(found, default=np.inf)
 
 
 def _grown(problem: Problem, model: Mixture) -> Mixture:
@@ -359,4 +424,4 @@ def screen_all(problem: Problem, settings: Settings, largest: int) -> list[Scree
             best_K, best = K, score
         elif K >= best_K + 2:
             break
-    return sorted(found, key=lambda one: one.score)
+    return sorted(found, key=lambda one: one.rank)
