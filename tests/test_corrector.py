@@ -180,3 +180,98 @@ def test_a_table_without_numbers_is_returned_with_a_warning():
     with pytest.warns(UserWarning, match="No column is a number"):
         corrector = SuspectCorrector(suspects=[4], n_components=2, random_state=0).fit(X)
     np.testing.assert_array_equal(corrector.transform(X), X)
+
+
+# --------------------------------------------------------------------- protected columns, reference
+def make_patients(n=4000, seed=0):
+    """Two sites and a diagnosis that is frequent at the second: x = diagnosis + 2 site + noise."""
+    rng = np.random.default_rng(seed)
+    site = rng.integers(2, size=n)
+    ill = rng.random(n) < np.where(site == 1, 0.8, 0.2)
+    x = np.c_[1.0 * ill + 2.0 * site, -1.0 * ill + 1.0 * site, 0.5 * site + 0.0 * ill]
+    table = pd.DataFrame(x + rng.normal(size=(n, 3)), columns=["a", "b", "c"])
+    table["site"] = np.array(["north", "south"])[site]
+    table["diagnosis"] = np.where(ill, "ill", "control")
+    return table
+
+
+def differences(table, column, values=("north", "south")):
+    """Differences of the means of a, b, c between two values of a column."""
+    means = table.groupby(column)[["a", "b", "c"]].mean()
+    return (means.loc[values[1]] - means.loc[values[0]]).to_numpy()
+
+
+def test_differences_between_protected_values_are_kept():
+    table = make_patients()
+    how = {"n_components": 1, "covariance": "diag"}
+    kept = corrector(protect="diagnosis", **how).fit_transform(table)
+    ill = ("control", "ill")
+    for site in ("north", "south"):
+        own = kept[kept["site"] == site]
+        # 400 rows and more in a cell: 5 standard errors of a difference.
+        np.testing.assert_allclose(differences(own, "diagnosis", ill), [1, -1, 0], atol=0.3)
+    for diagnosis in ill:
+        own = kept[kept["diagnosis"] == diagnosis]
+        np.testing.assert_allclose(differences(own, "site"), 0, atol=0.3)
+    # Without protection the effect of the site absorbs 0.6 of the difference.
+    lost = corrector(**how).fit_transform(table.drop(columns="diagnosis"))
+    lost["diagnosis"] = table["diagnosis"]
+    np.testing.assert_allclose(differences(lost, "site"), 0, atol=0.05)
+    own = lost[lost["diagnosis"] == "ill"]
+    assert abs(differences(own, "site")[0]) > 0.4
+
+
+def test_effects_of_one_group_are_those_of_least_squares():
+    """Site means within diagnoses: ComBat without shrinkage (mean_only)."""
+    table = make_patients(20_000)
+    how = {"n_components": 1, "covariance": "diag"}
+    out = corrector(protect="diagnosis", **how).fit_transform(table)
+    removed = table[["a", "b", "c"]] - out[["a", "b", "c"]]
+    found = differences(removed.assign(site=table["site"]), "site")
+    Z = np.c_[np.ones(len(table)), table["site"] == "south", table["diagnosis"] == "ill"]
+    expected = np.linalg.lstsq(Z.astype(float), table[["a", "b", "c"]].to_numpy(), rcond=None)[0][1]
+    # Shrinkage moves an effect by less than its standard error, 0.018.
+    np.testing.assert_allclose(found, expected, atol=1e-2)
+
+
+def test_effects_are_learned_from_the_reference_only():
+    table = make_patients()
+    ill = (table["diagnosis"] == "ill") & (table["site"] == "south")
+    moved = table.copy()
+    moved.loc[ill, "a"] += 50.0  # patients of one site, not controls
+    how = {"n_components": 1, "covariance": "diag", "reference": {"diagnosis": "control"}}
+    out = corrector(**how).fit(moved).transform(moved)
+    controls = out[table["diagnosis"] == "control"]
+    np.testing.assert_allclose(differences(controls, "site"), 0, atol=0.3)
+    change = (moved["a"] - out["a"]).groupby(moved["site"]).agg(["min", "max"])
+    np.testing.assert_allclose(change["max"] - change["min"], 0, atol=1e-9)
+    mask = (table["diagnosis"] == "control").to_numpy()
+    same = corrector(**how | {"reference": mask}).fit(moved).transform(moved)
+    pd.testing.assert_frame_equal(out, same)
+    fitted = corrector(**how).fit(moved)
+    assert fitted.sample_weight_.shape == (len(table),)
+    assert (fitted.sample_weight_ > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"reference": {"diagnosis": "healthy"}}, "has no rows"),
+        ({"reference": [0, 1]}, "should be a dict of columns"),
+        ({"reference": {"diagnosi": "ill"}}, "diagnosi"),
+        ({"protect": "site"}, "both name column 'site'"),
+        ({"suspects": None, "protect": "diagnosis"}, "needs suspects"),
+        ({"effects": "scale"}, "effects='scale' should be"),
+    ],
+)
+def test_bad_protection_and_references_are_refused(given, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        corrector(**given).fit(make_patients(100))
+
+
+def test_only_shifts_have_an_inverse():
+    table = make_patients(400)
+    scaled = corrector(effects="shift-scale", n_components=1, covariance="diag").fit(table)
+    assert np.isfinite(scaled.transform(table)[["a", "b", "c"]].to_numpy()).all()
+    with pytest.raises(ValueError, match="effects='shift-scale' has no inverse"):
+        scaled.inverse_transform(table)

@@ -6,12 +6,14 @@ import warnings
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import rollback_on_error
-from ._data.columns import as_frame, column_names
-from ._validation import check_option
+from ._data.columns import as_frame, column_names, frame_columns
+from ._records import ColumnWarning
+from ._validation import check_option, check_weights, find_columns
 from .mixture import SelectionMixture
 
 __all__ = ["SuspectCorrector"]
@@ -34,8 +36,18 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     suspects : str, int, list of names or indices, boolean mask, or None
-        The categorical suspect, or its indicator columns (exactly one is 1 in each row). None:
-        there are no effects, and rows are returned as they are.
+        One or several columns, categorical or numeric, as in `SelectionMixture`. None: there are
+        no effects, and rows are returned as they are.
+    protect : str, int, list of names or indices, boolean mask, or None
+        Columns whose association with the other columns is kept although they are associated with
+        the suspects: diagnosis, age. Their effects are estimated together with those of the
+        suspects, and not removed.
+    reference : dict, boolean array (n,), or None
+        Rows from which the effects are learned; they are removed from all rows. A dict has columns
+        and their values, ``{"diagnosis": "control"}`` or ``{"year": [2019, 2020]}``.
+    effects : {"shift", "shift-scale", "per-group"}, default="shift"
+        As in `SelectionMixture`: shifts of the means, shifts and scales, or shifts that differ by
+        group.
     n_components : int or "auto", default="auto"
         Number of groups of the mixture. "auto": that with the lowest BIC.
     drop_suspects : bool, default=False
@@ -79,6 +91,9 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         suspects=None,
         n_components="auto",
         *,
+        protect=None,
+        reference=None,
+        effects="shift",
         drop_suspects=False,
         unknown="average",
         covariance="auto",
@@ -94,6 +109,9 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ):
         self.suspects = suspects
         self.n_components = n_components
+        self.protect = protect
+        self.reference = reference
+        self.effects = effects
         self.drop_suspects = drop_suspects
         self.unknown = unknown
         self.covariance = covariance
@@ -128,21 +146,37 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self
         """
         check_option("unknown", self.unknown, ("average", "error"))
+        check_option("effects", self.effects, ("shift", "shift-scale", "per-group"))
+        if self.suspects is None and self.protect is not None:
+            raise ValueError(f"protect={self.protect!r} needs suspects, and suspects=None")
         if not isinstance(self.drop_suspects, (bool, np.bool_)):
             raise TypeError(f"drop_suspects={self.drop_suspects!r} should be True or False")
         given = self.get_params(deep=False)
         own = {name: given[name] for name in SelectionMixture().get_params() if name in given}
-        effects = "none" if self.suspects is None else "shift"
+        if self.suspects is None:
+            own["effects"] = "none"
         with rollback_on_error(self):
-            mixture = SelectionMixture(**own, effects=effects).fit(X, sample_weight=sample_weight)
+            X = X if as_frame(X) is not None or sp.issparse(X) else np.asarray(X)
+            suspects, own["suspects"] = self._find_suspects(X)
+            weights = sample_weight
+            if self.reference is not None:
+                mask = self._reference_rows(X)
+                weights = check_weights(sample_weight, mask.size) * mask
+            with warnings.catch_warnings():
+                if self.reference is not None:  # the columns that define it are constant in it
+                    warnings.simplefilter("ignore", ColumnWarning)
+                mixture = SelectionMixture(**own).fit(X, sample_weight=weights)
             self.mixture_ = mixture
             self.n_features_in_ = mixture.n_features_in_
             self.__dict__.pop("feature_names_in_", None)
             if hasattr(mixture, "feature_names_in_"):
                 self.feature_names_in_ = mixture.feature_names_in_
-            self.suspects_ = mixture.suspects_
+            self.suspects_ = suspects
             self.suspect_effects_ = mixture.suspect_effects_
             self.sample_weight_ = mixture.combined_weights_
+            if self.reference is not None:
+                w = mixture.predict_weights(X) * check_weights(sample_weight, mask.size)
+                self.sample_weight_ = w
             self.identified_ = mixture.identified_
             self.n_components_, self.n_iter_ = mixture.n_components_, mixture.n_iter_
             if self.suspects is not None and not any(
@@ -155,6 +189,49 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     stacklevel=2,
                 )
         return self
+
+    def _find_suspects(self, X: Any) -> tuple[np.ndarray | None, list[int] | None]:
+        """Positions of the suspects, and of the suspects and the protected columns."""
+        if self.suspects is None:
+            return None, None
+        frame = as_frame(X)
+        names = None if frame is None else np.array(column_names(frame), dtype=object)
+        d = np.shape(X)[1] if names is None else names.size
+        suspects = find_columns(self.suspects, names, d, "suspects")
+        if self.protect is None:
+            return suspects, suspects.tolist()
+        protected = find_columns(self.protect, names, d, "protect")
+        both = np.intersect1d(suspects, protected)
+        if both.size:
+            raise ValueError(
+                f"protect={self.protect!r} and suspects={self.suspects!r} both name column "
+                f"{both[0] if names is None else names[both[0]]!r}; it should be one of them"
+            )
+        return suspects, [*suspects.tolist(), *protected.tolist()]
+
+    def _reference_rows(self, X: Any) -> np.ndarray:
+        """Mask of the rows from which effects are learned."""
+        frame = as_frame(X)
+        n = len(X if frame is None else frame)
+        if not isinstance(self.reference, dict):
+            mask = np.asarray(self.reference)
+            if mask.shape != (n,) or mask.dtype != bool:
+                raise ValueError(
+                    f"reference has shape {mask.shape} and dtype {mask.dtype}; it should be a dict "
+                    f"of columns and values, or a boolean array of shape ({n},)"
+                )
+        else:
+            own = [] if frame is None else column_names(frame)
+            names = None if frame is None else np.array(own, dtype=object)
+            mask = np.ones(n, dtype=bool)
+            for column, wanted in self.reference.items():
+                at = int(find_columns(column, names, np.shape(X)[1], "reference")[0])
+                values = X[:, at] if frame is None else frame_columns(frame)[own[at]].to_list()
+                accepted = list(wanted) if isinstance(wanted, (list, tuple, set)) else [wanted]
+                mask &= np.array([value in accepted for value in values])
+        if not mask.any():
+            raise ValueError(f"reference={self.reference!r} has no rows; it should have some")
+        return mask
 
     def transform(self, X):
         """Rows without the effects of the suspects.
@@ -170,7 +247,7 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         float64. Missing values stay missing.
         """
         check_is_fitted(self)
-        out = self.mixture_._add_effects(X, -1.0, self.unknown)
+        out = self.mixture_._add_effects(X, -1.0, self.unknown, self.suspects_)
         return self._select(out, self._kept())
 
     def inverse_transform(self, X):
@@ -184,7 +261,13 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 "inverse_transform needs the suspects of the rows; drop_suspects=True should be "
                 "False"
             )
-        return self._select(self.mixture_._add_effects(X, 1.0, self.unknown), self._kept())
+        if self.effects != "shift":
+            raise ValueError(
+                f"effects={self.effects!r} has no inverse, because the groups of the original rows "
+                "are not known; it should be 'shift'"
+            )
+        out = self.mixture_._add_effects(X, 1.0, self.unknown, self.suspects_)
+        return self._select(out, self._kept())
 
     def get_feature_names_out(self, input_features=None):
         """Names of the columns that ``transform`` returns."""

@@ -113,10 +113,13 @@ class PredictionMixin:
         """
         return self._add_effects(X, -1.0)
 
-    def _add_effects(self, X: Any, sign: float, unknown: str = "average") -> Any:
-        """Rows with ``sign`` times the effects of their levels added to the numbers."""
+    def _add_effects(
+        self, X: Any, sign: float, unknown: str = "average", sources: Any = None
+    ) -> Any:
+        """Rows with ``sign`` times the effects of their levels added to the numbers; with
+        ``sources`` (columns of X) the effects of these suspects only."""
         values, codes, X = self._read_rows(X, unknown)
-        shift = sign * self._effects_of(values, codes)
+        shift = sign * self._effects_of(values, codes, sources)
         where = [(c.source, shift[:, j] * c.sd) for j, c in enumerate(self._numbers()) if c.exact]
         frame = as_frame(X)
         if frame is None:
@@ -346,13 +349,20 @@ class PredictionMixin:
             c for kind in ("number", "flag", "category") for c in self._columns if c.kind == kind
         ]
 
-    def _effects_of(self, values: list[ColumnValues], codes: np.ndarray) -> np.ndarray:
+    def _effects_of(
+        self, values: list[ColumnValues], codes: np.ndarray, sources: Any = None
+    ) -> np.ndarray:
         """What ``transform`` subtracts from the numbers, standardised, (n, g)."""
         numbers = self._numbers()
         if not numbers or self.suspects_ is None:
             return np.zeros((len(codes), len(numbers)))
         block = self._model.blocks[0]
-        shift = self._combinations.design_at(values, codes) @ block.beta
+        known = self._combinations
+        Z = known.design_at(values, codes)
+        if sources is not None:
+            own = [set(s.sources) <= set(sources) for s in known.suspects]
+            Z = np.where(np.array(own)[known.suspect_of_column], Z, 0.0)
+        shift = Z @ block.beta
         if block.D is None and not block.scale:
             return shift
         columns = apply_columns(self._columns, values)
