@@ -303,11 +303,11 @@ def _plain(frame: Any, name: str) -> Any:
 
     casts = []
     for column, kind in frame.schema.items():
-        if isinstance(kind, (pl.Decimal, pl.Null)) or kind in (pl.Int128, pl.Null):
+        if isinstance(kind, (pl.Decimal, pl.Null)) or str(kind) in ("Int128", "Null"):
             casts.append(pl.col(column).cast(pl.Float64))
-        elif isinstance(kind, pl.Duration):
+        elif kind == pl.Duration:
             casts.append(pl.col(column).dt.total_microseconds() / 1e6)
-        elif isinstance(kind, pl.Time):
+        elif kind == pl.Time:
             casts.append(pl.col(column).cast(pl.Int64) / 1e9)  # seconds since midnight
         elif kind.is_nested() or kind in (pl.Binary, pl.Object):
             raise FileError(
