@@ -50,10 +50,12 @@ oldest:
 	test -x $(VENV)-oldest/bin/python || $(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check \
 	    -c tests/trust/oldest.txt -e ".[cli]" pytest hypothesis pandas
-	$(VENV)-oldest/bin/python -m pytest $(OLDEST) -W "ignore::DeprecationWarning"
+	$(VENV)-oldest/bin/python -m pytest $(OLDEST) -W "ignore::DeprecationWarning" \
+	    --deselect tests/test_dckm.py::test_wide_sparse_data_with_a_suspect_stay_sparse  # random_array(rng=)
 
 OLDEST = tests/test_dckm.py tests/test_kmeans.py tests/test_dual.py tests/test_solver.py tests/test_balance.py \
-    tests/test_metrics.py tests/test_tables.py tests/test_checkpoint.py tests/test_cli.py tests/trust/test_silent_errors.py
+    tests/test_metrics.py tests/test_tables.py tests/test_checkpoint.py tests/test_io.py tests/test_cli.py \
+    tests/trust/test_silent_errors.py
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

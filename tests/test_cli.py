@@ -333,7 +333,7 @@ def test_findings_of_all_columns_are_one_block(home, unskew):
         (["--labels", "-", "--json"], "standard output: --json and --labels cannot both"),
         (["--no-header", "--format", "jsonl"], "--no-header does not apply to jsonl"),
         (["--init", "best"], "'best' is not one of"),
-        (["--what"], "No such option: --what"),
+        (["--what"], "No such option"),
         (["--clusters", "x"], "Invalid value for '--clusters'"),
     ],
 )  # fmt: skip

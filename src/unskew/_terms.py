@@ -25,7 +25,8 @@ def spread(w: np.ndarray, inverse_a: np.ndarray) -> float:
 
 def mass(w: np.ndarray) -> float:
     """(sum(w) - 1)^2, the paper's term against vanishing weights; derivative 2 (sum(w) - 1)."""
-    return float(w.sum() - 1.0) ** 2
+    excess = float(w.sum() - 1.0)
+    return excess * excess  # ** raises where * overflows to inf
 
 
 def effective_share(w: np.ndarray, inverse_a: np.ndarray, N: float) -> float:

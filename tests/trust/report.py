@@ -11,6 +11,7 @@ from pathlib import Path
 SCALES = "Keep names, codes and scales of values apart in results"
 CHECKPOINTS = "Check everything that is read back from a checkpoint"
 FAULTS = "Turn faults of streams, files and names into errors"
+MAT = "Check the tags of MATLAB files before SciPy reads them"
 FINDINGS = [
     ("values called `missing` or `other values` were merged with missing ones or the pool", SCALES),
     ("integer codes above 2^53 were merged", SCALES),
@@ -19,6 +20,7 @@ FINDINGS = [
     ("weighted ARI was 1 at weights of 1e-170", SCALES),
     ("rows of weight 0 could keep their initial label", SCALES),
     ("a crafted sparse CSC `.npz` wrote outside of its arrays", SCALES),
+    ("a MATLAB file with an undefined data type ended the process (fault of SciPy)", MAT),
     ("declared width of 10^12, svmlight index of 2 x 10^9, `--bins 2147483648`", SCALES),
     ("100,000 csv columns took 87 s (now 17 s)", SCALES),
     ("tampered checkpoints corrupted memory or continued to other bits", CHECKPOINTS),

@@ -5,9 +5,11 @@ import io
 import os
 import resource
 import signal
+import struct
 import subprocess
 import sys
 import time
+import zlib
 
 import numpy as np
 import polars as pl
@@ -15,6 +17,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+import scipy.io
 import scipy.sparse as sp
 
 from unskew import DCKM, DecorrelationWeights
@@ -216,6 +219,20 @@ def sparse_npz(path, form="csr", **changes):
 def test_crafted_sparse_files_are_refused(tmp_path, form, changes):
     with pytest.raises(FileError, match=r"a\.npz: "):
         read_table(sparse_npz(tmp_path / "a.npz", form, **changes))
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_matlab_file_with_an_undefined_type_is_refused(tmp_path, compress):
+    path = tmp_path / "a.mat"
+    scipy.io.savemat(path, {"X": np.arange(12.0).reshape(4, 3)})
+    assert read_table(path).data.shape == (4, 3)
+    content = path.read_bytes().replace(b"\t\0\0\0\x60\0\0\0", b"\0\0\0\0\x60\0\0\0")
+    if compress:
+        packed = zlib.compress(content[128:])
+        content = content[:128] + struct.pack("<II", 15, len(packed)) + packed
+    path.write_bytes(content)
+    with pytest.raises(FileError, match="undefined type 0"):
+        read_table(path)
 
 
 def test_an_index_of_two_billion_is_refused(tmp_path):

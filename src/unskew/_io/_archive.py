@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import os
 import stat
+import struct
 import zipfile
+import zlib
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -207,3 +209,56 @@ class _Counted(io.RawIOBase):
 
     def tell(self) -> int:
         return self._read
+
+
+# Types of data elements in a MATLAB 5 file: numbers and text, a matrix, compressed data.
+MAT_DATA, MAT_MATRIX, MAT_COMPRESSED = (1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18), 14, 15
+
+
+def check_mat(content: bytes, limit: int) -> None:
+    """Check the tags of a MATLAB 5 file: SciPy crashes where one has an undefined type.
+
+    Files of version 4, which have no such tags, are not checked.
+    """
+    order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
+    if order is None:
+        return
+    at = 128
+    while at + 8 <= len(content):
+        kind, size = struct.unpack_from(f"{order}II", content, at)
+        body = content[at + 8 : at + 8 + size]
+        at += 8 + size
+        if kind == MAT_COMPRESSED:
+            try:
+                inner = zlib.decompressobj().decompress(body, limit + 8)
+            except zlib.error as error:
+                raise ArchiveError(f"its compressed data are damaged: {error}") from error
+            if len(inner) < 8:
+                raise ArchiveError("its compressed data are incomplete")
+            kind, size = struct.unpack_from(f"{order}II", inner)
+            if size > limit:
+                raise ArchiveError(
+                    f"its decompressed size of {size:,} bytes exceeds the limit of {limit:,}; "
+                    "increase max_bytes to read it"
+                )
+            body = inner[8 : 8 + size]
+        if kind != MAT_MATRIX or len(body) != size:
+            raise ArchiveError("it has a variable that is not a whole MATLAB matrix")
+        _check_mat_elements(body, order)
+
+
+def _check_mat_elements(body: bytes, order: str) -> None:
+    at = 0
+    while at < len(body):
+        if at + 8 > len(body):
+            raise ArchiveError("it ends inside of a data element")
+        kind, size = struct.unpack_from(f"{order}II", body, at)
+        step = 8 + size + -size % 8
+        if kind >> 16:  # up to four bytes in the tag itself
+            kind, size, step = kind & 0xFFFF, kind >> 16, 8
+            small = size > 4
+        else:
+            small = at + 8 + size > len(body)
+        if small or kind not in (*MAT_DATA, MAT_MATRIX):
+            raise ArchiveError(f"it has a data element of the undefined type {kind} or size {size}")
+        at += step

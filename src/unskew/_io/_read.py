@@ -21,7 +21,14 @@ import scipy.sparse as sp
 
 from .._records import Finding
 from . import _text
-from ._archive import ArchiveError, check_archive, check_npy, check_npz, expansion_limit
+from ._archive import (
+    ArchiveError,
+    check_archive,
+    check_mat,
+    check_npy,
+    check_npz,
+    expansion_limit,
+)
 from ._errors import FileError, need, one_line, why
 from ._formats import STANDARD, SUFFIXES, TEXT, TEXT_TABLES, split_name
 from ._survey import STATISTICS, read_excel, read_statistics
@@ -303,11 +310,11 @@ def _plain(frame: Any, name: str) -> Any:
 
     casts = []
     for column, kind in frame.schema.items():
-        if isinstance(kind, (pl.Decimal, pl.Null)) or kind in (pl.Int128, pl.Null):
+        if isinstance(kind, (pl.Decimal, pl.Null)) or str(kind) in ("Int128", "Null"):
             casts.append(pl.col(column).cast(pl.Float64))
-        elif isinstance(kind, pl.Duration):
+        elif kind == pl.Duration:
             casts.append(pl.col(column).dt.total_microseconds() / 1e6)
-        elif isinstance(kind, pl.Time):
+        elif kind == pl.Time:
             casts.append(pl.col(column).cast(pl.Int64) / 1e9)  # seconds since midnight
         elif kind.is_nested() or kind in (pl.Binary, pl.Object):
             raise FileError(
@@ -396,6 +403,9 @@ MAT_CLASSES = {
 def _mat(where: Any, name: str, variable: str | None, limit: int) -> Any:
     import scipy.io
 
+    with _opened(where) as file:
+        check_mat(file.read(), limit)
+        file.seek(0)
     try:
         declared = {k: (shape, kind) for k, shape, kind in scipy.io.whosmat(where)}
     except NotImplementedError:

@@ -54,7 +54,8 @@ def solve_paper(
         J, gradient = problem.value_and_gradient(w, e)
         # dJ/dv = 2 v dJ/dw, except that the authors' inertia part has a factor 1 instead of 2.
         g = 2.0 * v * gradient - problem.inertia_rate * e * v
-        step, z, terms = _paper_step(problem, v, g, e, J, step)
+        with np.errstate(over="ignore", invalid="ignore"):  # steps that are too long are halved
+            step, z, terms = _paper_step(problem, v, g, e, J, step)
         v_before, v = v_last, z
         objective = history.add(terms)
         if not np.isfinite(objective):

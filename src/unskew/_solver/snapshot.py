@@ -84,10 +84,11 @@ def _check_facts(facts: dict[str, Any], model: Any, n_seeds: int, sparse: bool) 
     if hasattr(model, "n_clusters"):
         effects = model._adjust_for(sparse) != "weights"
         _rule("restart" in facts or (effects and "round" in facts), "no restart")
+        _rule(facts.get("phase") != "starts" or "restart" in facts, "no restart")
         _rule(("kind" in facts) == effects or (effects and "restart" not in facts), "kind")
         if facts.get("begun") or "restart" not in facts:
             loop = "iteration" if model.solver == "paper" else "round"
-            _rule(loop in facts or facts.get("phase") == "starts", f"no {loop}")
+            _rule(loop in facts, f"no {loop}")
     else:
         _rule(("iteration" if model.solver == "paper" else "done") in facts, "no state")
     for name in ("begun", "inside", "at_bound"):

@@ -98,7 +98,7 @@ def row_names(table: Table, id_column: str | None) -> tuple[str, Any]:
     flag = f"{table.name}: column {id_column!r} (--id)"
     if id_column in OUTPUT_NAMES:
         raise FileError(f"{flag} has the name of a column of the outputs; rename it")
-    if table.is_frame and (values.dtype.is_nested() or values.dtype.is_object()):
+    if table.is_frame and (values.dtype.is_nested() or str(values.dtype) == "Object"):
         raise FileError(
             f"{flag} has dtype {values.dtype}; identifiers should be strings or numbers"
         )
