@@ -275,3 +275,59 @@ def test_only_shifts_have_an_inverse():
     assert np.isfinite(scaled.transform(table)[["a", "b", "c"]].to_numpy()).all()
     with pytest.raises(ValueError, match="effects='shift-scale' has no inverse"):
         scaled.inverse_transform(table)
+
+
+# ------------------------------------------------------------------------------- command line
+def test_correct_writes_the_whole_table_and_applies_the_model_to_new_rows(
+    tmp_path, monkeypatch, unskew
+):
+    pytest.importorskip("typer")
+    pytest.importorskip("skops")
+    monkeypatch.chdir(tmp_path)
+    table, _, _ = make_table()
+    table = table.assign(visit=np.arange(len(table)) % 7, note="n")
+    table.to_csv("data.csv", index=False)
+    how = ["-s", "site", "-k", "3", "--drop", "visit", "--out", "out.csv", "--model", "m.skops"]
+    code, out, err = unskew("correct", "data.csv", *how)
+    assert code == 0, err
+    assert "3 columns: a, b, c" in out
+    given, found = pd.read_csv("data.csv"), pd.read_csv("out.csv")
+    assert list(found) == list(given)
+    pd.testing.assert_frame_equal(found.drop(columns=list("abc")), given.drop(columns=list("abc")))
+    expected = corrector(covariance="auto").fit(given.drop(columns=["visit", "note"]))
+    same = expected.transform(given.drop(columns=["visit", "note"]))
+    np.testing.assert_allclose(found[list("abc")], same[list("abc")], atol=1e-6)
+    given[:50].to_csv("new.csv", index=False)
+    assert unskew("correct", "new.csv", "--apply", "m.skops", "--out", "new.parquet")[0] == 0
+    new = pd.read_parquet("new.parquet")
+    np.testing.assert_allclose(new[list("abc")], found.loc[:49, list("abc")], rtol=1e-9)
+    code, out, _ = unskew("correct", "new.csv", "--apply", "m.skops", "-q")
+    assert code == 0
+    assert out.splitlines()[0] == ",".join(given)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "--suspect should be given, or --apply MODEL"),
+        (["-s", "site", "--apply", "m.skops"], "--suspect should not be given with --apply"),
+        (["-s", "site", "--reference", "ward"], "--reference 'ward' should be COLUMN=VALUE"),
+        (["-s", "site", "--reference", "ward=q"], "column 'ward' has no value 'q'"),
+        (["-s", "site", "--protect", "wards"], "--protect 'wards' is not one of its 5 columns"),
+        (["-s", "site", "--out", "out.xlsx"], "out.xlsx"),
+    ],
+)
+def test_correct_refuses_what_it_cannot_do(tmp_path, monkeypatch, unskew, options, message):
+    pytest.importorskip("typer")
+    monkeypatch.chdir(tmp_path)
+    make_table(60)[0].to_csv("data.csv", index=False)
+    code, _, err = unskew("correct", "data.csv", *options)
+    assert code == 2
+    assert message in err
+
+
+def test_columns_without_effects_are_returned_as_they_are(data):
+    table = data[0].assign(count=np.arange(len(data[0])) % 5)
+    out = corrector().fit_transform(table)
+    assert out["count"].dtype == table["count"].dtype
+    pd.testing.assert_series_equal(out["count"], table["count"])

@@ -110,6 +110,15 @@ add(
     "unskew weigh data.csv --weights weights.parquet --report weights.html",
 )
 add(
+    _commands.correct,
+    [opt.DATA, *opt.SUSPECTS, *opt.COLUMNS, *opt.CORRECTED, *opt.MODEL, *opt.WEIGHTS, *opt.REPORT]
+    + [*opt.CORRECTION, *opt.ENCODING, *opt.SEED, *opt.READING],
+    "unskew correct data.csv --suspect site --out corrected.parquet --model m.skops",
+    "unskew correct new.csv --apply m.skops --out corrected-new.parquet",
+    "unskew correct data.csv -s site --protect diagnosis --reference diagnosis=control "
+    "--out corrected.csv",
+)
+add(
     _commands.compare,
     [opt.DATA, *opt.CLUSTERS, *opt.METHOD, *opt.SUSPECTS, *opt.COLUMNS, *opt.REPORT]
     + [*opt.OTHER_TOOLS]

@@ -13,9 +13,10 @@ import numpy as np
 from rich.console import Group
 
 from .._data.block_table import BlockTable
-from .._io import FileError
+from .._io import FileError, nearest, table_bytes
 from ..report._terminal import (
     facts,
+    several,
     show_audit,
     show_columns,
     show_comparison,
@@ -26,6 +27,7 @@ from ..report._terminal import (
 from ._inputs import (
     DCKM_OPTIONS,
     Study,
+    chosen_names,
     for_model,
     make_encoder,
     make_estimator,
@@ -348,6 +350,130 @@ def predict(run: Session) -> int:
             result["labels"] = found
     run.show_result(facts(("rows", f"{len(table):,}"), ("clusters", clusters)), result=result)
     return 0
+
+
+def correct(run: Session) -> int:
+    """Remove the effects of the suspects from the numbers of a table.
+
+    Writes all columns of the table, for any method that follows. The effects are estimated by a
+    mixture of groups whose shares differ between the values of the suspects, so that differences
+    of the groups are kept.
+    """
+    from .. import SuspectCorrector, load
+
+    options = run.options
+    if options["out"] is None and options["model"] is None:
+        options["out"] = "-"
+    if options["apply"] is not None:
+        for name in ("suspect", "model", "protect", "reference", "report"):
+            if options[name] is not None:
+                raise FileError(f"--{name} should not be given with --apply, which fits nothing")
+    elif not options["suspect"]:
+        raise FileError("--suspect should be given, or --apply MODEL")
+    with run.outputs(record=options["apply"] is None):
+        table, study, found = run.read_data(), None, None
+        if isinstance(table, BlockTable):
+            raise FileError(f"{table.name}: correct reads a table in memory, not in blocks")
+        if options["apply"] is not None:
+            estimator = load(options["apply"])
+            if not isinstance(estimator, SuspectCorrector):
+                kind = type(estimator).__name__
+                raise FileError(f"{options['apply']}: is a {kind}, not a model of unskew correct")
+            X = for_model(table, estimator, options)
+            names = list(X.columns) if hasattr(X, "columns") else chosen_names(table, options)
+        else:
+            study = make_study(table, options)
+            names = study.names
+            _show_findings(run, study)
+            estimator, X = _make_corrector(study, options), study.X
+            with run.step(table.name, "fitting", progress=True):
+                estimator.fit(X, sample_weight=study.sample_weight)
+            if options["report"] is not None:
+                from ..diagnostics import diagnose
+
+                with run.step(table.name, "comparing with k-means"):
+                    found = diagnose(named(estimator.mixture_, study), X, study.sample_weight)
+                run.write_report(found)
+        with run.step(table.name, "correcting"):
+            content, changed = _corrected(table, estimator, X, names)
+        if options["out"] is not None:
+            run.write("out", table_bytes(options["out"], content))
+            run.output_is_taken |= options["out"] == "-"
+        if options["model"] is not None:
+            from .. import save
+
+            run.write("model", lambda path: save(estimator, path))
+        if options["weights"] is not None and study is not None:
+            run.write_table("weights", row_names(table, None), weight=estimator.sample_weight_)
+    facts_shown = [
+        ("rows", f"{len(table):,}"),
+        ("corrected", f"{len(changed):,} columns: {several(changed)}" if changed else "no column"),
+        ("groups", f"{estimator.n_components_}"),
+        ("identified", estimator.identified_),
+    ]
+    run.show_result(
+        facts(*facts_shown),
+        rows=len(table),
+        corrected=changed,
+        effects=estimator.suspect_effects_,
+        identified=estimator.identified_,
+    )
+    return 0
+
+
+def _make_corrector(study: Study, options: dict[str, Any]) -> Any:
+    from .. import SuspectCorrector
+
+    table = study.table
+    protected: list[Any] = table.find(options["protect"], "--protect")
+    for name in protected:
+        if name not in study.names:
+            raise FileError(f"{table.name}: column {name!r} is --protect and left out at once")
+    reference: dict[Any, list] = {}
+    for text in options["reference"] or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise FileError(f"--reference {text!r} should be COLUMN=VALUE")
+        table.check_name(name, "--reference")
+        values = table.column(name)
+        known = {str(one): one for one in values}
+        if value not in known:
+            raise FileError(
+                f"{table.name}: --reference {text!r}: column {name!r} has no value {value!r}"
+                f"{nearest(value, list(known))}"
+            )
+        reference.setdefault(name, []).append(known[value])
+    mask = np.ones(len(table), dtype=bool)
+    for name, accepted in reference.items():
+        mask &= np.array([one in accepted for one in table.column(name)])
+    if not table.is_frame:
+        protected = [study.names.index(name) for name in protected]
+    return SuspectCorrector(
+        study.suspects,
+        options["groups"],
+        protect=protected or None,
+        reference=mask if reference else None,
+        effects=options["effects"],
+        drop_suspects=options["drop_suspects"],
+        encoder=make_encoder(study, options),
+        random_state=options["seed"],
+    )
+
+
+def _corrected(table: Any, estimator: Any, X: Any, names: list[str]) -> tuple[dict, list[str]]:
+    """All columns of the table with those of the model corrected, and the names of the latter.
+
+    names : the columns of X
+    """
+    out, kept = estimator.transform(X), [names[i] for i in estimator._kept()]
+    new = {name: out[name] if hasattr(out, "columns") else out[:, i] for i, name in enumerate(kept)}
+    content = {
+        name: new[name] if name in new else table.column(name)
+        for name in table.names
+        if name in new or name not in names
+    }
+    changed = [names[c.source] for _, c in estimator.mixture_._shifted(estimator.suspects_)]
+    return content, changed
 
 
 def columns(run: Session) -> int:

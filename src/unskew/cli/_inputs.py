@@ -82,6 +82,12 @@ def chosen_columns(table: Table, options: dict[str, Any]) -> set[str]:
     return set(kept) - set(table.find(options["drop"], "--drop"))
 
 
+def chosen_names(table: Table, options: dict[str, Any]) -> list[str]:
+    """Columns that a model may be applied to, in the order of the table."""
+    chosen = chosen_columns(table, options) - {options.get("id")}
+    return [name for name in table.names if name in chosen]
+
+
 def named(estimator: Any, study: Study) -> Any:
     """The estimator, with the column names of the command line if X is a matrix."""
     if study.table.is_frame or hasattr(estimator, "feature_names_in_"):
@@ -188,8 +194,8 @@ def make_estimator(kind: Any, study: Study, options: dict[str, Any]) -> Any:
 
 def for_model(table: Table, estimator: Any, options: dict[str, Any]) -> Any:
     """The columns that a model was fitted to, from a table that may have others."""
-    chosen = chosen_columns(table, options) - {options["id"]}
-    names = [name for name in table.names if name in chosen]
+    names = chosen_names(table, options)
+    chosen = set(names)
     known = getattr(estimator, "feature_names_in_", None)
     if known is None and len(names) != estimator.n_features_in_:
         raise FileError(

@@ -227,6 +227,43 @@ LABELS = group(
 )
 WEIGHTS = group("Outputs", weights=path("Weight of each row; as --labels."))
 MODEL = group("Outputs", model=path("Fitted model, for predict: .skops."))
+CORRECTION = group(
+    "Method",
+    groups=option(
+        str,
+        "auto",
+        "Number of groups of the mixture that estimates the effects; auto: selected by BIC.",
+        "-k",
+        metavar="NUMBER",
+        parser=number_or_auto,
+    ),
+    protect=columns(
+        "Keep the association of this column with the others, although it is associated with the "
+        "suspects: diagnosis, age. Repeatable; * as in --drop."
+    ),
+    reference=names(
+        "Learn the effects from these rows only (controls), and remove them from all rows. "
+        "Repeatable: rows that match one value of each column.",
+        metavar="COLUMN=VALUE",
+    ),
+    effects=word(
+        Literal["shift", "shift-scale", "per-group"],
+        "shift",
+        "Effects of the suspects: shift (of the means), shift-scale (and spread), per-group.",
+    ),
+    drop_suspects=flag("Leave the suspects out of the output."),
+    apply=path(
+        "Apply a model of correct --model to DATA; nothing is fitted. Values of a suspect that the "
+        "model does not know get the average effect."
+    ),
+)
+CORRECTED = group(
+    "Outputs",
+    out=path(
+        "The table without the effects of the suspects: all its columns, numbers corrected in "
+        "their units. Formats as --labels of fit; - is standard output."
+    ),
+)
 CHECKS = group(
     "Checks",
     fail_below=number(

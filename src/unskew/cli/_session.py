@@ -37,7 +37,7 @@ from . import _config
 from ._console import Terminal, in_flags
 
 # Options that name output files.
-OUTPUTS = ("model", "checkpoint", "report", "labels", "weights")
+OUTPUTS = ("model", "checkpoint", "report", "labels", "weights", "out")
 
 
 @contextlib.contextmanager
@@ -224,7 +224,7 @@ class Session(Terminal):
     def _claim(self, name: str, path: str) -> None:
         if name in ("model", "checkpoint") and path == "-":
             raise FileError(f"--{name} - : a {name} is written to a file only")
-        if name in ("labels", "weights"):
+        if name in ("labels", "weights", "out"):
             table_format(path)
             self.output_is_taken |= path == "-"
         if name == "report":

@@ -120,7 +120,7 @@ class PredictionMixin:
         ``sources`` (columns of X) the effects of these suspects only."""
         values, codes, X = self._read_rows(X, unknown)
         shift = sign * self._effects_of(values, codes, sources)
-        where = [(c.source, shift[:, j] * c.sd) for j, c in enumerate(self._numbers()) if c.exact]
+        where = [(c.source, shift[:, j] * c.sd) for j, c in self._shifted(sources)]
         frame = as_frame(X)
         if frame is None:
             out = X.copy()
@@ -140,6 +140,20 @@ class PredictionMixin:
             for source, change in where
         ]
         return frame.with_columns(*changed).to_native()
+
+    def _shifted(self, sources: Any = None) -> list[tuple[int, ColumnModel]]:
+        """Position and model of the numbers that have effects; all others stay as they are."""
+        if not self._numbers() or self.suspects_ is None:
+            return []
+        block, known = self._model.blocks[0], self._combinations
+        own = np.ones(len(known.suspect_of_column), dtype=bool)
+        if sources is not None:
+            chosen = np.array([set(s.sources) <= set(sources) for s in known.suspects])
+            own = chosen[known.suspect_of_column]
+        moved = (block.beta[own] != 0).any(axis=0)
+        if block.D is not None or block.scale:
+            moved[:] = True
+        return [(j, c) for j, c in enumerate(self._numbers()) if c.exact and moved[j]]
 
     def test_effects(self, X, sample_weight=None, *, n_bootstrap=99, random_state=None):
         """Test whether all levels measure the same, and whether they shift all groups alike.
@@ -360,8 +374,8 @@ class PredictionMixin:
         known = self._combinations
         Z = known.design_at(values, codes)
         if sources is not None:
-            own = [set(s.sources) <= set(sources) for s in known.suspects]
-            Z = np.where(np.array(own)[known.suspect_of_column], Z, 0.0)
+            chosen = np.array([set(s.sources) <= set(sources) for s in known.suspects])
+            Z = np.where(chosen[known.suspect_of_column], Z, 0.0)
         shift = Z @ block.beta
         if block.D is None and not block.scale:
             return shift
