@@ -510,3 +510,22 @@ def test_standard_errors_of_shares_are_binomial_where_groups_are_apart(rng):
     common = SelectionMixture(2, suspects=[2], init=y, selection="common").fit(X)
     p = common.shares_[0, 0]
     np.testing.assert_allclose(common.shares_se_, np.sqrt(p * (1 - p) / 500), rtol=1e-6)
+
+
+def test_heavy_tails_are_not_taken_for_differences_of_spread(rng):
+    """The kurtosis within levels, 3 for Gaussian columns, sets the precision of log variances."""
+    level = rng.integers(3, size=3000)
+    X = np.column_stack([rng.normal(size=3000), rng.standard_t(3, size=3000)]) + level[:, None]
+    rows = Rows(Columns(X, np.full(2, 1e-6), np.zeros((3000, 0)), []), level, 3, np.ones(3000), 50)
+    expected = np.zeros(2)
+    for j in range(2):
+        rest = X[:, j] - np.array([X[level == at, j].mean() for at in range(3)])[level]
+        expected[j] = (rest**4).mean() / (rest**2).mean() ** 2
+    np.testing.assert_allclose(rows.kurtosis, np.maximum(expected, 3.0))
+    scales = {}
+    for tails in (3.0, expected[1]):
+        rows.kurtosis = np.array([3.0, tails])
+        model = Mixture(rows, 1, Choice("diag", "shift-scale", "common"))
+        run_em(rows, model, Stats.of_responsibilities(rows, np.ones((3000, 1))), max_iter=9, tol=0)
+        scales[tails] = np.abs(model.blocks[0].log_e[:, 1]).max()
+    assert scales[expected[1]] < 0.5 * scales[3.0]

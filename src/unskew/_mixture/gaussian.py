@@ -92,7 +92,7 @@ class GaussianBlock(Block):
         total = np.maximum(level.sum(0), 1e-300)
         self.variance = np.maximum((squares / e).sum(0) / total, self.floor)
         if self.scale:
-            self._m_step_scale(squares, level, learn_tau)
+            self._m_step_scale(squares, level, stats.rows.kurtosis, learn_tau)
         if learn_tau:
             self._learn_scales(W, WY, design, self.variance)
             self._update_effects(W, WY, design)
@@ -112,19 +112,25 @@ class GaussianBlock(Block):
         if prior.group is not None:
             self.D = prior.group * (cells - own * (self.C[:, None] + self.B[None]))
 
-    def _m_step_scale(self, squares: np.ndarray, level: np.ndarray, learn: bool) -> None:
-        """log e_lj: Newton steps for -n/2 (log e + raw / e) - (log e)^2 / (2 omega^2)."""
+    def _m_step_scale(
+        self, squares: np.ndarray, level: np.ndarray, kurtosis: np.ndarray, learn: bool
+    ) -> None:
+        """log e_lj: Newton steps for -m (log e + raw / e) - (log e)^2 / (2 omega^2).
+
+        m = n / (kurtosis - 1) is n / 2 for Gaussian columns. Heavy tails make variances of levels
+        differ by chance, and m is the precision of log raw with such tails.
+        """
         raw = np.maximum(squares / np.maximum(level, 1e-300), self.floor) / self.variance
         raw = np.where(level > 0, raw, 1.0)
         if learn:
             y2, old = np.log(raw) ** 2, float(self.omega2.max())
-            t2, used = common_scale(y2, 0.5 * level, old)
+            t2, used = common_scale(y2, level / (kurtosis - 1.0), old)
             self.omega2 = np.where(used, t2, 0.0)
         used = self.omega2 > 0
         self.log_e = np.zeros_like(level)
         if not used.any():
             return
-        n, raw, omega2 = 0.5 * level[:, used], raw[:, used], self.omega2[used]
+        n, raw, omega2 = (level / (kurtosis - 1.0))[:, used], raw[:, used], self.omega2[used]
         log_e = np.log(raw) * n * omega2 / (1.0 + n * omega2)
         for _ in range(3):
             ratio = n * raw * np.exp(-log_e)
@@ -382,7 +388,7 @@ class GaussianBlock(Block):
             prior = -0.5 * self.nu * float(det + np.log(np.diag(inverse)).sum())
         design, value = stats.rows.design, 0.0
         if self.scale and self.omega2.any():
-            n = 0.5 * self._counts(stats).sum(0)
+            n = self._counts(stats).sum(0) / (stats.rows.kurtosis - 1.0)
             value -= 0.5 * (
                 squares_over(self.log_e, self.omega2) + float(np.log1p(n * self.omega2).sum())
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -127,6 +128,24 @@ class Rows:
         for first, last in self.categories:
             weight = a @ self.X[:, first:last] + 0.5
             self.category_share.append(weight / weight.sum())
+
+    @cached_property
+    def kurtosis(self) -> np.ndarray:
+        """Kurtosis of the numbers within levels, at least 3, (g,). The variance of the logarithm of
+        a sample variance is (kurtosis - 1) / n."""
+        g, n = self.n_gauss, np.maximum(self.level_known, 1e-300)
+        second, fourth = np.zeros(g), np.zeros(g)
+        known = np.ones((len(self.X), g))
+        known[:, self.mask_of] = self.masks
+        sums = np.zeros((self.n_levels, g))
+        for first, last, level, _ in self.level_groups:
+            sums[level] += self.a[first:last] @ self.X[first:last, :g]
+        for first, last, level, _ in self.level_groups:
+            rest = (self.X[first:last, :g] - sums[level] / n[level]) * known[first:last]
+            second += self.a[first:last] @ rest**2
+            fourth += self.a[first:last] @ rest**4
+        total = np.maximum(self.level_known.sum(0), 1e-300)
+        return np.maximum(fourth * total / np.maximum(second, 1e-300) ** 2, 3.0)
 
     @property
     def masks(self) -> np.ndarray:
