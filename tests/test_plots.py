@@ -215,3 +215,32 @@ def test_names_are_text_whatever_is_in_them():
         draw(ax)
     assert {"$x_1$", "<b>", "\\frac"} <= set(texts(ax))
     assert all(len(t) <= 26 for t in texts(ax))
+
+
+def test_pictures_of_a_correction():
+    from unskew import SelectionMixture, SuspectCorrector
+    from unskew.simulate import make_sites
+
+    data = make_sites(200, n_clusters=3, n_features=4, random_state=0)
+    X = np.c_[data.X, data.site]
+    given = {"n_components": 3, "covariance": "diag", "kinds": {4: "category"}, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = SuspectCorrector(suspects=[4], **given).fit(X)
+        plain = SelectionMixture(suspects=[4], effects="none", **given).fit(X)
+    axes = plots.correction(fitted, X)
+    assert [ax.get_title(loc="left")[:6] for ax in axes] == ["before", "before", "after,", "after,"]
+    points = [ax.collections[0].get_offsets() for ax in axes]
+    np.testing.assert_array_equal(points[0], points[1])
+    assert not np.allclose(points[0], points[2])
+    effects = [e for one in fitted.suspect_effects_ for e in one["effects"] if e != 0]
+    ax = plots.effect_intervals(fitted, most=5)
+    assert len(ax.get_yticks()) == min(5, len(effects))
+    shares = plots.group_shares(fitted)
+    widths = np.array([bar.get_width() for bar in shares.patches]).reshape(3, -1)
+    np.testing.assert_allclose(widths.sum(axis=0), 1)
+    np.testing.assert_allclose(widths[:, -1], fitted.mixture_.population_shares_)
+    for drawn in (axes[0], ax, shares):
+        draw(drawn)
+    with pytest.raises(ValueError, match="no effects of suspects"):
+        plots.effect_intervals(plain)

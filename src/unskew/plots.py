@@ -38,8 +38,11 @@ __all__ = [
     "cluster_profile",
     "cluster_profiles",
     "clusters_2d",
+    "correction",
     "correlation_map",
     "correlation_maps",
+    "effect_intervals",
+    "group_shares",
     "love_plot",
     "method_scores",
     "objective_terms",
@@ -368,6 +371,116 @@ def suspect_effects(found: Any, ax: Axes | None = None, *, most: int = 20) -> Ax
     left = len(effects) - len(shown)
     _note(ax, f"largest {len(shown)} of {len(effects)}" if left else "")
     return ax
+
+
+@_styled
+def effect_intervals(found: Any, ax: Axes | None = None, *, most: int = 20) -> Axes:
+    """The largest effects of suspects on numbers with 95 % intervals, in standard deviations within
+    groups.
+
+    ``found``: a fitted SelectionMixture or SuspectCorrector.
+    """
+    model = getattr(found, "mixture_", found)
+    entries = model.suspect_effects_ or []
+    variance = np.zeros(0) if model.covariance_ is None else np.asarray(model.covariance_)
+    sd = np.sqrt(np.diag(variance) if variance.ndim == 2 else variance)
+    rows = [
+        (f"{one['level']}, {column}", effect / s, se / s)
+        for one in entries
+        for column, effect, se, s in zip(one["columns"], one["effects"], one["se"], sd)
+        if effect != 0
+    ]
+    if not rows:
+        raise ValueError("found has no effects of suspects on numbers")
+    shown = sorted(rows, key=lambda row: -abs(row[1]))[:most]
+    ax = _axes(ax, 0.7 + 0.22 * max(len(shown), 3))
+    y = np.arange(len(shown))[::-1]
+    ax.axvline(0, color=MUTED, linewidth=0.8)
+    for at, (_, effect, se) in zip(y, shown):
+        ax.plot([effect - 1.96 * se, effect + 1.96 * se], [at, at], color=BLUE, linewidth=1.6)
+        ax.plot([effect], [at], "o", color=BLUE, markersize=4)
+    _quiet(ax)
+    ax.set_yticks(y, [shorten(name, 30) for name, *_ in shown], color=INK)
+    ax.set_ylim(-0.6, len(shown) - 0.4)
+    ax.set_xlabel("effect, in standard deviations within groups")
+    _note(ax, f"largest {len(shown)} of {len(rows)}" if len(rows) > len(shown) else "")
+    return ax
+
+
+@_styled
+def group_shares(found: Any, ax: Axes | None = None, *, most: int = 20) -> Axes:
+    """Shares of the groups at the levels of the suspects, and in the population.
+
+    ``found``: a fitted SelectionMixture or SuspectCorrector.
+    """
+    model = getattr(found, "mixture_", found)
+    shares = np.vstack([model.shares_[:most], model.population_shares_])
+    names = [*map(str, model.levels_[:most]), "population"]
+    ax = _axes(ax, 0.8 + 0.27 * len(names))
+    y, left = np.arange(len(names))[::-1], np.zeros(len(names))
+    for k, share in enumerate(shares.T):
+        ax.barh(y, share, 0.72, left=left, color=cluster_colour(k), edgecolor=PAPER, label=str(k))
+        left += share
+    ax.set_yticks(y, [shorten(name) for name in names], color=INK)
+    ax.set_xlim(0, 1)
+    ax.xaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.set_xlabel("share of the groups")
+    for side in ax.spines.values():
+        side.set_visible(False)
+    ax.tick_params(length=0)
+    ax.legend(title="group", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    _note(ax, f"{most} of {len(model.levels_)} levels" if len(model.levels_) > most else "")
+    return ax
+
+
+@_styled
+def correction(
+    found: Any, X: Any, axes: Sequence[Axes] | None = None, *, most: int = 1500
+) -> tuple[Axes, ...]:
+    """Rows before and after the correction, coloured by the first suspect and by group: four panels
+    on the first two principal components of the standardised numbers before it.
+
+    ``found``: a fitted SuspectCorrector or SelectionMixture; ``X``: rows with the columns of its
+    fit, of which ``most`` are drawn.
+    """
+    model = getattr(found, "mixture_", found)
+    values, codes, rows = model._read_rows(X)
+    corrected = (
+        model._read_rows(found.transform(rows))[0]
+        if model is found
+        else (model._read_rows(model._add_effects(rows, -1.0, "average", found.suspects_))[0])
+    )
+    numbers = [c.source for c in model._numbers() if c.exact]
+    if len(numbers) < 2:
+        raise ValueError(f"found has {len(numbers)} numeric columns; it should have at least 2")
+    before, after = (
+        np.column_stack([np.asarray(v[s].numbers, dtype=float) for s in numbers])
+        for v in (values, corrected)
+    )
+    middle, scale = np.nanmean(before, axis=0), np.nanstd(before, axis=0)
+    before, after = ((np.nan_to_num((each - middle) / scale)) for each in (before, after))
+    _, _, directions = np.linalg.svd(before - before.mean(0), full_matrices=False)
+    chosen = np.random.default_rng(0).permutation(len(before))[:most]
+    groups = model.predict(rows, shares="population")
+    level = model._combinations.suspects[0].shown_of(codes[:, 0])
+    if axes is None:
+        figure = Figure(figsize=(WIDTH * 1.6, WIDTH * 1.4), layout="constrained")
+        axes = list(figure.subplots(2, 2, sharex=True, sharey=True).ravel())
+    if len(axes) != 4:
+        raise ValueError(f"axes has {len(axes)} entries; there should be 4")
+    by = ((model._combinations.suspects[0].name, level), ("group", groups))
+    for ax, (when, points), (title, colours) in zip(
+        axes,
+        [(w, p) for w, p in (("before", before), ("after", after)) for _ in by],
+        [*by, *by],
+    ):
+        xy = points[chosen] @ directions[:2].T
+        shades = [cluster_colour(k) for k in colours[chosen]]
+        ax.scatter(xy[:, 0], xy[:, 1], s=8, c=shades, alpha=0.6, linewidth=0)
+        ax.set_title(f"{when}, coloured by {shorten(str(title), 20)}", loc="left")
+        ax.set_xticks([])
+        ax.set_yticks([])
+    return tuple(axes)
 
 
 @_styled
