@@ -18,6 +18,7 @@ NAMES = {
     "verdict": "accuracy of the verdict on data with known groups",
     "mixture": "SelectionMixture compared with k-means, ComBat, Harmony and DCKM",
     "sites": "real and simulated sites, compared with Harmony, ComBat, StepMix and mixtures",
+    "correction": "SuspectCorrector, ComBat and Harmony, followed by four clustering methods",
     "first-contact": "public tables through audit, fit, compare and predict: notes and errors",
     "tables": "NHANES as a table: two readers, baselines, known population shares",
     "speed": "time and memory relative to the machine's matrix product and scikit-learn",
@@ -57,6 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         from . import (
+            correction,
             defaults,
             effects,
             first_contact,
@@ -86,6 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
         "mixture": mixture.mixture,
         "verdict": verdict.verdict,
         "sites": sites.sites,
+        "correction": correction.correction,
         "first-contact": first_contact.first_contact,
         "tables": tables.tables,
         "speed": speed.speed,
