@@ -101,7 +101,7 @@ def test_fit_writes_everything_that_was_asked_for(home, unskew, frame):
         "verdict",
     ):
         assert word in out
-    assert "candidate 1 of 4: bic" in err
+    assert "candidate 1 of 7: bic" in err
     assert sorted(os.listdir()) == [
         "data.csv", "labels.csv", "m.run.toml", "m.skops", "out.html", "weights.parquet",
     ]  # fmt: skip
@@ -199,7 +199,7 @@ def test_json_is_one_document_and_messages_go_elsewhere(home, unskew):
     assert found["data"]["kinds"]["site"] == "category"
     assert sum(each["size"] for each in found["result"]["clusters"]) == 160
     assert found["inputs"][0]["file"] == "data.csv"
-    assert "candidate 1 of 4: bic" in err
+    assert "candidate 1 of 7: bic" in err
     assert found["result"]["method"] == "SelectionMixture"
 
 
