@@ -114,7 +114,9 @@ def test_an_unknown_site_gets_the_average_effect_or_an_error(data, fitted):
     average = weight @ np.array([one["effects"][0] for one in fitted.suspect_effects_])
     np.testing.assert_allclose(new["a"] - out["a"], average, atol=1e-9)
     strict = corrector(unknown="error").fit(data[0])
-    with pytest.raises(ValueError, match=r"unknown levels of 'site' in 3 rows \(first: row 0\)"):
+    with pytest.raises(
+        ValueError, match=r"unknown levels of 'site' in 3 rows \(first at index 0\)"
+    ):
         strict.transform(new)
 
 

@@ -173,7 +173,7 @@ def test_no_client_is_an_error(monkeypatch):
 def test_nan_names_the_block(client):
     X = np.random.default_rng(0).normal(size=(1000, 3))
     X[700, 1] = np.nan
-    with pytest.raises(ValueError, match="dask array, block 1: row 200, column 1 is NaN"):
+    with pytest.raises(ValueError, match="dask array, block 1: index 200, column 1 is NaN"):
         DaskDCKM(client, **HOW).fit(da.from_array(X, chunks=(500, 3)))
 
 

@@ -366,12 +366,12 @@ def test_nan_in_a_file_is_named_by_row_in_fit_and_predict(tmp_path):
     np.save(tmp_path / "good.npy", X)
     X[15_000, 3] = np.nan
     np.save(tmp_path / "bad.npy", X)
-    with pytest.raises(ValueError, match=r"bad\.npy: row 15000, column 3 is NaN"):
+    with pytest.raises(ValueError, match=r"bad\.npy: index 15000, column 3 is NaN"):
         DecorrelationWeights().fit(tmp_path / "bad.npy")
-    with pytest.raises(ValueError, match=r"ArrayBlocks, block 3: row 3000, column 3 is NaN"):
+    with pytest.raises(ValueError, match=r"ArrayBlocks, block 3: index 3000, column 3 is NaN"):
         DecorrelationWeights().fit(ArrayBlocks(X, 4000))
     model = DCKM(2, n_init=1, max_iter=1).fit(tmp_path / "good.npy")
-    with pytest.raises(ValueError, match=r"bad\.npy: row 15000, column 3 is NaN"):
+    with pytest.raises(ValueError, match=r"bad\.npy: index 15000, column 3 is NaN"):
         model.predict(tmp_path / "bad.npy")
     np.save(tmp_path / "narrow.npy", X[:, :4])
     with pytest.raises(ValueError, match=r"narrow\.npy has 4 features, but DCKM is expecting 5"):

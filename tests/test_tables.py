@@ -264,7 +264,7 @@ def test_a_suspect_that_is_an_identifier_is_refused_with_the_remedy(rng):
 @pytest.mark.parametrize(
     ("column", "error", "message"),
     [
-        ([1.0, np.inf] * 30, ValueError, r"column 'bad' of X contains inf \(row 1\)"),
+        ([1.0, np.inf] * 30, ValueError, r"column 'bad' of X contains inf \(index 1\)"),
         ([[1], [2]] * 30, TypeError, r"column 'bad' of X (holds|mixes) "),
         ([1, "a"] * 30, TypeError, r"column 'bad' of X mixes numbers and text"),
         ([1e200, -1e200] * 29 + [1.0, 2.0], ValueError, r"column 'bad' of X ranges from"),
@@ -462,7 +462,7 @@ def test_a_row_with_gaps_is_not_closer_to_everything(rng):
 def test_rows_without_any_value_are_labelled_with_a_warning(rng):
     table = pd.DataFrame(rng.normal(size=(30, 2)), columns=["x", "y"])
     table.iloc[4] = np.nan
-    with pytest.warns(UserWarning, match=r"1 rows have no value .* \(row 4 is the first\)"):
+    with pytest.warns(UserWarning, match=r"1 rows have no value .* \(first at index 4\)"):
         model = DCKM(2, n_init=1, random_state=0).fit(table)
     assert model.labels_.size == 30
     assert np.isfinite(model.weights_).all()

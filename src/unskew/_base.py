@@ -326,8 +326,8 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         empty = np.flatnonzero(factor == 0)
         if empty.size:
             warnings.warn(
-                f"{empty.size} rows have no value in any column of the distance (row {empty[0]} is "
-                "the first); they are assigned to the first cluster",
+                f"{empty.size} rows have no value in any column of the distance (first at "
+                f"index {empty[0]}); they are assigned to the first cluster",
                 UserWarning,
                 stacklevel=FIT_STACKLEVEL + 1,
             )

@@ -127,7 +127,7 @@ def _floats(series: Any, name: str) -> np.ndarray:
     if np.isinf(numbers).any():
         at = int(np.flatnonzero(np.isinf(numbers))[0])
         raise ValueError(
-            f"column {name!r} of X contains inf (row {at}); values should be finite or missing"
+            f"column {name!r} of X contains inf (index {at}); values should be finite or missing"
         )
     return numbers
 

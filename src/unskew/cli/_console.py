@@ -201,6 +201,8 @@ def in_flags(text: str) -> str:
     text = re.sub(r"\bcolumn ('[^']*'|\"[^\"]*\") of X\b", r"column \1", text)
     text = text.replace(" (resume=False overwrites it)", "")
     text = text.replace("with strict=True", "with --strict")
+    # The library counts from 0, files and outputs from 1.
+    text = re.sub(r"\bindex (\d+)\b", lambda found: f"row {int(found[1]) + 1}", text)
 
     def flag(found: re.Match[str]) -> str:
         name = found[1] or found[2]

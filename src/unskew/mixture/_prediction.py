@@ -189,7 +189,7 @@ class PredictionMixin:
         level = known.level_of(codes)
         if (level < 0).any():
             raise ValueError(
-                f"X has combinations of suspects that the fit has not seen (first: row "
+                f"X has combinations of suspects that the fit has not seen (first at index "
                 f"{int((level < 0).argmax())}); it should be the rows of the fit"
             )
         joint, _, rows = self._joint_of(columns, codes, "sample")
@@ -278,8 +278,8 @@ class PredictionMixin:
         named = " and ".join(repr(s.name) for s in which)
         if handling == "error":
             raise ValueError(
-                f"Found unknown levels of {named} in {unknown} rows (first: row "
-                f"{int(lost.argmax())}); with unknown='error' they should be among "
+                f"Found unknown levels of {named} in {unknown} rows (first at "
+                f"index {int(lost.argmax())}); with unknown='error' they should be among "
                 f"{abbreviate(list(which[0].levels))}"
             )
         warnings.warn(
