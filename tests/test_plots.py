@@ -1,5 +1,6 @@
 """Pictures: Axes in, Axes out, readable with 3 and with 300 features."""
 
+import dataclasses
 import subprocess
 import sys
 import warnings
@@ -244,3 +245,15 @@ def test_pictures_of_a_correction():
         draw(drawn)
     with pytest.raises(ValueError, match="no effects of suspects"):
         plots.effect_intervals(plain)
+
+
+def test_before_and_after_show_the_same_rows(small):
+    axes = plots.before_after(small)
+    before, after, clusters = ([c.get_offsets() for c in ax.collections] for ax in axes)
+    # Without effects the rows stay in their places.
+    np.testing.assert_array_equal(np.vstack(before), np.vstack(after))
+    assert len(clusters) == len(set(small.projection.cluster))
+    assert len(np.vstack(plots.before_after(small, most=50)[0].collections[0].get_offsets())) <= 50
+    draw(axes[0])
+    with pytest.raises(ValueError, match="no projection of a fit with suspects"):
+        plots.before_after(dataclasses.replace(small.projection, value=()))

@@ -26,6 +26,10 @@ def visible(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
+class OverlapWarning(UserWarning):
+    """Which values of a suspect share too few groups for its effects or for weights."""
+
+
 class ColumnWarning(UserWarning):
     """Columns of a table are left out, or their rare values are pooled."""
 

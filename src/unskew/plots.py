@@ -34,6 +34,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 __all__ = [
     "audited_pairs",
+    "before_after",
     "choice",
     "cluster_profile",
     "cluster_profiles",
@@ -301,6 +302,50 @@ def clusters_2d(found: Any, ax: Axes | None = None) -> Axes:
     left = shown.n_rows - len(x)
     _note(ax, f"{len(x):,} of {shown.n_rows:,} rows" if left else f"{len(x):,} rows")
     return ax
+
+
+@_styled
+def before_after(
+    found: Any, axes: Sequence[Axes] | None = None, *, most: int = 400
+) -> tuple[Axes, ...]:
+    """Rows before the correction, coloured by the first suspect, and after it, coloured by suspect
+    and by cluster, on the same two components. Without effects before and after differ in the
+    weights only, which are the sizes of the points after it.
+
+    ``found``: Diagnostics of a fit with suspects; ``most``: number of rows that are drawn.
+    """
+    p = getattr(found, "projection", found)
+    if p is None or not p.value:
+        raise ValueError("found has no projection of a fit with suspects")
+    if axes is None:
+        figure = Figure(figsize=(WIDTH * 2, WIDTH * 0.72), layout="constrained")
+        axes = list(figure.subplots(1, 3, sharex=True, sharey=True))
+    if len(axes) != 3:
+        raise ValueError(f"axes has {len(axes)} entries; there should be 3")
+    some = np.random.default_rng(0).permutation(len(p.x))[:most]
+    after = np.column_stack([p.x, p.y])[some]
+    before = np.column_stack([p.before_x, p.before_y])[some] if p.before_x else after
+    size = 5 + 9 * np.clip(np.asarray(p.weight)[some], 0, 4)
+    values, clusters = np.asarray(p.value)[some], np.asarray(p.cluster)[some]
+    panels = (
+        ("before", before, values, np.full(len(values), 14.0), p.suspect),
+        ("after", after, values, size, p.suspect),
+        ("after", after, clusters, size, "cluster"),
+    )
+    for ax, (when, points, codes, s, by) in zip(axes, panels):
+        for code in np.unique(codes):
+            own = codes == code
+            name = p.values[code] if by == p.suspect else str(code)
+            ax.scatter(points[own, 0], points[own, 1], s=s[own], color=cluster_colour(code),
+                       marker=cluster_marker(code), alpha=0.55, linewidth=0,
+                       label=shorten(name, 14))  # fmt: skip
+        ax.set_title(f"{when}, by {shorten(by, 18)}", loc="left")
+        ax.set_xticks([])
+        ax.set_yticks([])
+        if len(np.unique(codes)) <= 8:
+            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=4, markerscale=1.2,
+                      handletextpad=0.1, columnspacing=0.8)  # fmt: skip
+    return tuple(axes)
 
 
 @_styled

@@ -48,7 +48,8 @@ def check_finite(part: np.ndarray, where: str, first: int) -> None:
     what = "NaN" if np.isnan(part[i, k]) else "inf"
     raise ValueError(
         f"{where}: index {first + i}, column {k} is {what}; all values of an array should be "
-        "finite. Impute them, or pass a table (unskew.ParquetReader), in which missing values are supported"
+        "finite. Impute them, or pass a table (unskew.ParquetReader), in which missing values are "
+        "supported"
     )
 
 

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +17,7 @@ from rich.console import Group
 
 from .._data.block_table import BlockTable
 from .._io import FileError, nearest, table_bytes
+from .._records import OverlapWarning
 from ..report._terminal import (
     facts,
     several,
@@ -161,7 +165,7 @@ def _fit(run: Session, choose_class: Any) -> int:
         table, begin = study.table, time.monotonic()
         if isinstance(table, BlockTable) and table.is_decoded_often(len(study.names)):
             run.note(f"{table.name} is decoded anew in each pass; --cache FOLDER does it once")
-        with run.step(table.name, "fitting", progress=True):
+        with run.step(table.name, "fitting", progress=True), _overlap_shown_later(run):
             estimator.fit(study.X, sample_weight=study.sample_weight)
         seconds, shown = time.monotonic() - begin, named(estimator, study)
         found = _diagnose(run, study, shown)
@@ -186,6 +190,15 @@ def _fit(run: Session, choose_class: Any) -> int:
     for sentence in failed:
         run.error(f"check failed: {sentence}")
     return 1 if failed else 0
+
+
+@contextlib.contextmanager
+def _overlap_shown_later(run: Session) -> Iterator[None]:
+    """The summary shows the overlap of clusters and suspects; a warning would repeat it."""
+    with warnings.catch_warnings():
+        if not run.quiet:
+            warnings.simplefilter("ignore", OverlapWarning)
+        yield
 
 
 def _show_findings(run: Session, study: Study) -> None:
@@ -538,7 +551,8 @@ def compare(run: Session) -> int:
         parameters = model.get_params(deep=False)
         mixture = "n_components" in parameters
         K = parameters.pop("n_components" if mixture else "n_clusters")
-        with run.step(study.table.name, "fitting each method", progress=True):
+        fitting = run.step(study.table.name, "fitting each method", progress=True)
+        with fitting, _overlap_shown_later(run):
             found = diagnostics.compare(
                 study.X,
                 K,

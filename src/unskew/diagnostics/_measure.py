@@ -23,6 +23,7 @@ from ..metrics import (
     effective_sample_size,
     kish_size,
 )
+from ._overlap import SuspectValues, suspect_values
 from ._results import (
     Association,
     ClusterProfile,
@@ -458,7 +459,12 @@ def project(
         _, size, directions = randomized_svd(centred, found, random_state=seed)
         components[:found] = directions
         variance[:found] = (size**2 / total).tolist()
-    xy = (values - share @ values) @ components.T
+    centre = share @ values
+    xy, before = (values - centre) @ components.T, np.zeros((0, 2))
+    if view.corrected:
+        before = (view.features(rows, as_they_are=True) - centre) @ components.T
+    suspects = suspect_values(view)
+    first = suspects[0] if suspects else SuspectValues("", (), np.zeros(view.rows.n, np.intp))
     places = rows if fit_vectors.chosen is None else fit_vectors.chosen[rows]
     return Projection(
         n_rows=int((fit_vectors.a > 0).sum()),
@@ -468,4 +474,9 @@ def project(
         y=tuple(np.round(xy[:, 1], 4).tolist()),
         weight=tuple(np.round(fit_vectors.m[places], 4).tolist()),
         cluster=tuple(labels[rows].tolist()),
+        before_x=tuple(np.round(before[:, 0], 4).tolist()),
+        before_y=tuple(np.round(before[:, 1], 4).tolist()),
+        suspect=first.name,
+        values=first.values,
+        value=tuple(first.codes[rows].tolist()) if suspects else (),
     )

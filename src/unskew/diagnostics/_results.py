@@ -178,7 +178,12 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Projection:
-    """A sample of rows, stratified by cluster, on the first two weighted principal components."""
+    """A sample of rows, stratified by cluster, on the first two weighted principal components.
+
+    before_x, before_y  the same rows with the effects that the model removes; empty without effects
+    suspect, values     the first suspect and its values; empty without suspects
+    value               position of the value of each row
+    """
 
     n_rows: int
     variance: tuple[float, float]
@@ -187,6 +192,11 @@ class Projection:
     y: tuple[float, ...]
     weight: tuple[float, ...]
     cluster: tuple[int, ...]
+    before_x: tuple[float, ...] = ()
+    before_y: tuple[float, ...] = ()
+    suspect: str = ""
+    values: tuple[str, ...] = ()
+    value: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

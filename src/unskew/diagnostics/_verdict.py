@@ -181,7 +181,7 @@ def decide(evidence: Evidence) -> Verdict:
 
 def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) -> Verdict:
     """Verdict on clusters, compared with those of k-means without the suspects."""
-    what = _names(e.suspects)
+    what = describe_names(e.suspects)
     plain = f"k-means without {what}"
     if e.bic is None or e.kmeans_bic is None or e.same_as_dropped is None:
         return conclude(
@@ -239,7 +239,7 @@ def _decide_mixture(e: Evidence, plain: str, conclude: Callable[[str, str], Verd
     assert e.bic is not None
     assert e.kmeans_bic is not None
     assert e.halves is not None
-    what = _names(e.suspects)
+    what = describe_names(e.suspects)
     if e.halves < REPRODUCIBLE:
         return conclude(
             "cannot be told",
@@ -278,7 +278,7 @@ def _unless_unidentified(
     if e.identified == "no":
         return conclude("cannot be told", e.not_identified)
     if e.identified == "under small effects":
-        sentence += f" This holds if the effects of {_names(e.suspects)} are small."
+        sentence += f" This holds if the effects of {describe_names(e.suspects)} are small."
     return conclude("helped", sentence)
 
 
@@ -317,7 +317,7 @@ def _decide_by_weights(e: Evidence, conclude: Callable[[str, str], Verdict]) -> 
 def _reasons(e: Evidence) -> list[str]:
     first: list[str] = []
     if e.bic is not None and e.kmeans_bic is not None and e.same_as_dropped is not None:
-        one = f"k-means without {_names(e.suspects)}"
+        one = f"k-means without {describe_names(e.suspects)}"
         first.append(
             f"Agreement with {one}: {e.same_as_dropped:.2f}; of two runs of k-means with each "
             f"other: {e.kmeans_repeated:.2f}."
@@ -334,8 +334,8 @@ def _reasons(e: Evidence) -> list[str]:
                 f"in the population, {e.mixture_same:.2f} and {e.mixture_same_as_dropped:.2f})"
             )
         first.append(
-            f"BIC of the clusters, where {_names(e.suspects)} may shift columns and have other "
-            f"shares of the clusters: {bics}."
+            f"BIC of the clusters, where {describe_names(e.suspects)} may shift columns and have "
+            f"other shares of the clusters: {bics}."
         )
         if e.not_identified:
             first.append(e.not_identified)
@@ -409,17 +409,18 @@ def _reasons(e: Evidence) -> list[str]:
 def _between(e: Evidence) -> str:
     if not e.suspects:
         return "between columns"
-    return f"between {_names(e.suspects)} and the other columns"
+    return f"between {describe_names(e.suspects)} and the other columns"
 
 
 def _association_phrase(e: Evidence) -> str:
     if not e.suspects:
         return "the columns predict each other"
     verb = "predicts" if len(e.suspects) == 1 else "predict"
-    return f"{_names(e.suspects)} {verb} the other columns"
+    return f"{describe_names(e.suspects)} {verb} the other columns"
 
 
-def _names(suspects: tuple[str, ...]) -> str:
+def describe_names(suspects: tuple[str, ...]) -> str:
+    """Names of the suspects in a sentence."""
     if len(suspects) == 1:
         return f"“{suspects[0]}”"
     if len(suspects) <= 3:

@@ -101,10 +101,15 @@ class View:
         """Whether the model removes effects of the suspects from the other columns."""
         return self.design.distance.effects is not None or self.transformed is not None
 
-    def features(self, which: np.ndarray) -> np.ndarray:
-        """Columns of the distance of these rows, without the effects that the model removes."""
-        rows = self.rows if self.transformed is None else self.transformed
-        return self.design.distance.features(rows.take(which)).astype(np.float64)
+    def features(self, which: np.ndarray, *, as_they_are: bool = False) -> np.ndarray:
+        """Columns of the distance of these rows, without the effects that the model removes, or
+        ``as_they_are``."""
+        rows, distance = self.rows, self.design.distance
+        if as_they_are:
+            distance = replace(distance, effects=None)
+        elif self.transformed is not None:
+            rows = self.transformed
+        return distance.features(rows.take(which)).astype(np.float64)
 
     def differences(
         self, w: np.ndarray, *, as_they_are: bool = False

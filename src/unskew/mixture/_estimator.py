@@ -27,6 +27,7 @@ from .._mixture.em import Choice, Mixture, bic, e_step, run_em
 from .._mixture.rows import Rows, Stats
 from .._preprocessing import TableEncoder
 from .._progress import emit, nested_progress, verbose_logging
+from .._records import OverlapWarning
 from .._terms import effective_share
 from .._validation import (
     check_number,
@@ -525,8 +526,8 @@ class SelectionMixture(
             )
         for text, kind in (
             (no_groups, UserWarning),
-            (why, UserWarning),
-            (lacking if self.suspects is not None else "", UserWarning),
+            (why, OverlapWarning),
+            (lacking if self.suspects is not None else "", OverlapWarning),
             (
                 ""
                 if used == K

@@ -6,7 +6,7 @@ from typing import Any
 
 from .._validation import abbreviate
 from ..diagnostics import Diagnostics, FeatureProfile
-from ..diagnostics._verdict import BALANCED
+from ..diagnostics._verdict import BALANCED, describe_names
 from ._page import (
     Column,
     Day,
@@ -61,6 +61,28 @@ def page_of_fit(d: Diagnostics) -> Page:
         ),
         settings=d.settings,
         notes=d.notes,
+        done=_done(d),
+    )
+
+
+def _done(d: Diagnostics) -> str:
+    """What the model did, in one sentence."""
+    suspects, model, K = d.evidence.suspects, d.settings.model, len(d.clusters)
+    what = describe_names(suspects) if suspects else ""
+    removed = f"the effects of {what} on the other columns were removed"
+    if model == "SelectionMixture" and suspects:
+        effects = removed if d.effects else f"no effects of {what} on the other columns were found"
+        return (
+            f"SelectionMixture found {plural(K, 'group')}, whose shares may differ between the "
+            f"values of {what}; {effects}."
+        )
+    if model == "SelectionMixture":
+        return f"SelectionMixture found {plural(K, 'group')} without suspects."
+    found = f", together with {plural(K, 'cluster')}" if K else ""
+    predict = f"{what} and the other columns" if suspects else "the columns"
+    return (
+        f"{model} learned a weight for each row, under which {predict} predict each other "
+        f"less{found}{f'; {removed}' if d.effects else ''}."
     )
 
 
@@ -179,15 +201,30 @@ def _map(d: Diagnostics, which: str) -> Picture:
 def _clusters_section(d: Diagnostics) -> Section | None:
     if not d.clusters or d.projection is None:
         return None
-    pictures = [
-        Picture(
-            "plane",
-            "Projection to two dimensions",
-            "Numbers are the clusters; the size of a point is its weight.",
-            f"Scatter plot of {len(d.projection.positions)} rows, coloured by cluster.",
-            drawn("clusters_2d", d),
+    pictures = []
+    if d.projection.value:
+        pictures.append(
+            Picture(
+                "before-after",
+                "Before and after",
+                "Rows on two principal components. After: without the effects of the suspects, if "
+                "the model removes some; the size of a point is its weight.",
+                f"Three scatter plots: rows before, coloured by {d.projection.suspect}, and after, "
+                f"coloured by {d.projection.suspect} and by cluster.",
+                drawn("before_after", d),
+                "full",
+            )
         )
-    ]
+    else:
+        pictures.append(
+            Picture(
+                "plane",
+                "Projection to two dimensions",
+                "Numbers are the clusters; the size of a point is its weight.",
+                f"Scatter plot of {len(d.projection.positions)} rows, coloured by cluster.",
+                drawn("clusters_2d", d),
+            )
+        )
     if d.flow is not None:
         moved = form(d.flow.moved, "percent")
         pictures.append(

@@ -68,7 +68,8 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """``word`` is the verdict, ``tone`` its colour: good, neutral, bad."""
+    """``word`` is the verdict, ``tone`` its colour: good, neutral, bad; ``done`` says what was done,
+    in one sentence."""
 
     kind: str
     subject: str
@@ -80,6 +81,7 @@ class Page:
     sections: tuple[Section, ...]
     settings: Settings
     notes: tuple[str, ...] = field(default=())
+    done: str = ""
 
 
 def drawn(name: str, *args: Any, **how: Any) -> Callable[[], Any]:
