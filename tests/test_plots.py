@@ -10,6 +10,7 @@ import pytest
 
 from unskew import DCKM
 from unskew.diagnostics import audit, compare, diagnose
+from unskew.plots._style import PALETTE
 from unskew.simulate import make_site_footprint
 
 pytest.importorskip("matplotlib")
@@ -194,7 +195,7 @@ def test_effects_of_suspects_are_drawn_with_their_sign(small):
 def test_colours_are_distinguishable_without_red_and_green():
     """Distances as a deuteranope sees them (Machado et al. 2009), all pairs of the palette."""
     eyes = np.array([[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]])
-    seen = np.array([eyes @ np.array(to_rgb(c)) for c in plots.PALETTE])
+    seen = np.array([eyes @ np.array(to_rgb(c)) for c in PALETTE])
     gaps = np.linalg.norm(seen[:, None] - seen[None], axis=2)
     assert gaps[np.triu_indices(len(seen), 1)].min() > 0.12
 

@@ -68,7 +68,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """``word`` is the verdict, ``tone`` its colour: good, neutral, bad; ``done`` says what was done,
+    """``word`` is the verdict, ``tone`` its colour: good, neutral, bad; ``done`` is what was done,
     in one sentence."""
 
     kind: str

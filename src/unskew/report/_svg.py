@@ -9,21 +9,21 @@ from typing import Any
 
 import matplotlib as mpl
 
-from .. import plots
+from ..plots import _style
 
 # Colours of the figure -> variables of the style sheet, which defines light, dark and print.
 VARIABLES = {
-    plots.INK: "--ink",
-    plots.MUTED: "--muted",
-    plots.GRID: "--line",
-    plots.PAPER: "--card",
-    plots.BLUE: "--blue",
-    plots.ORANGE: "--orange",
-    plots.GREEN: "--green",
-    plots.RED: "--red",
-    plots.SKY: "--sky",
-    plots.PURPLE: "--purple",
-    plots.BLACK: "--black",
+    _style.INK: "--ink",
+    _style.MUTED: "--muted",
+    _style.GRID: "--line",
+    _style.PAPER: "--card",
+    _style.BLUE: "--blue",
+    _style.ORANGE: "--orange",
+    _style.GREEN: "--green",
+    _style.RED: "--red",
+    _style.SKY: "--sky",
+    _style.PURPLE: "--purple",
+    _style.BLACK: "--black",
 }
 
 
@@ -31,7 +31,7 @@ def inline_svg(figure: Any, key: str, title: str, description: str) -> str:
     """``key`` is unique in the page; title and description are for screen readers."""
     buffer = io.StringIO()
     # A fixed salt makes the ids deterministic.
-    style: Any = {**plots.STYLE, "svg.hashsalt": key}
+    style: Any = {**_style.STYLE, "svg.hashsalt": key}
     with mpl.rc_context(style):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     drawing = buffer.getvalue()

@@ -1,0 +1,239 @@
+"""Plots of suspects: overlap with the clusters, effects, shares, rows before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from ._style import (
+    BLUE,
+    FONT,
+    GRID,
+    INK,
+    MUTED,
+    PAPER,
+    RED,
+    WIDTH,
+    bars,
+    cluster_colour,
+    cluster_marker,
+    new_axes,
+    note,
+    quiet,
+    shorten,
+    styled,
+)
+
+
+@styled
+def before_after(
+    found: Any, axes: Sequence[Axes] | None = None, *, most: int = 300
+) -> tuple[Axes, ...]:
+    """Rows before the correction, coloured by the first suspect, and after it, coloured by suspect
+    and by cluster, on the same two components. Without effects before and after differ in the
+    weights only, which are the sizes of the points after it.
+
+    ``found``: Diagnostics of a fit with suspects; ``most``: number of rows that are drawn.
+    """
+    p = getattr(found, "projection", found)
+    if p is None or not p.value:
+        raise ValueError("found has no projection of a fit with suspects")
+    if axes is None:
+        figure = Figure(figsize=(WIDTH * 2, WIDTH * 0.72), layout="constrained")
+        axes = list(figure.subplots(1, 3, sharex=True, sharey=True))
+    if len(axes) != 3:
+        raise ValueError(f"axes has {len(axes)} entries; there should be 3")
+    some = np.random.default_rng(0).permutation(len(p.x))[:most]
+    after = np.column_stack([p.x, p.y])[some]
+    before = np.column_stack([p.before_x, p.before_y])[some] if p.before_x else after
+    size = 5 + 9 * np.clip(np.asarray(p.weight)[some], 0, 4)
+    values, clusters = np.asarray(p.value)[some], np.asarray(p.cluster)[some]
+    panels = (
+        ("before", before, values, np.full(len(values), 14.0), p.suspect),
+        ("after", after, values, size, p.suspect),
+        ("after", after, clusters, size, "cluster"),
+    )
+    for ax, (when, points, codes, s, by) in zip(axes, panels):
+        for code in np.unique(codes):
+            own = codes == code
+            name = p.values[code] if by == p.suspect else str(code)
+            ax.scatter(points[own, 0], points[own, 1], s=s[own], color=cluster_colour(code),
+                       marker=cluster_marker(code), alpha=0.55, linewidth=0,
+                       label=shorten(name, 14))  # fmt: skip
+        ax.set_title(f"{when}, by {shorten(by, 18)}", loc="left")
+        ax.set_xticks([])
+        ax.set_yticks([])
+        if len(np.unique(codes)) <= 8:
+            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=4, markerscale=1.2,
+                      handletextpad=0.1, columnspacing=0.8)  # fmt: skip
+    return tuple(axes)
+
+
+@styled
+def suspect_effects(found: Any, ax: Axes | None = None, *, most: int = 20) -> Axes:
+    """The largest effects of suspects that the model removes from the other columns.
+
+    Suspects are nuisance (batch) columns through which the bias came in: site, scanner, channel.
+    """
+    effects = getattr(found, "effects", found)
+    if not effects:
+        raise ValueError("found has no effects of suspects; see the parameter adjust of DCKM")
+    shown = list(effects)[:most]
+    names = [f"{shorten(one.suspect, 17)} on {shorten(one.feature, 17)}" for one in shown]
+    values = [one.effect for one in shown]
+    ax = bars(ax, names, values, [BLUE if value > 0 else RED for value in values])
+    ax.set_xlim(1.06 * min([0.0, *values]), 1.06 * max([0.0, *values]))
+    ax.axvline(0, color=MUTED, linewidth=0.8)
+    ax.set_xlabel("effect, in standard deviations of the column")
+    left = len(effects) - len(shown)
+    note(ax, f"largest {len(shown)} of {len(effects)}" if left else "")
+    return ax
+
+
+@styled
+def effect_intervals(found: Any, ax: Axes | None = None, *, most: int = 20) -> Axes:
+    """The largest effects of suspects on numbers with 95 % intervals, in standard deviations within
+    groups.
+
+    ``found``: a fitted SelectionMixture or SuspectCorrector.
+    """
+    model = getattr(found, "mixture_", found)
+    entries = model.suspect_effects_ or []
+    variance = np.zeros(0) if model.covariance_ is None else np.asarray(model.covariance_)
+    sd = np.sqrt(np.diag(variance) if variance.ndim == 2 else variance)
+    rows = [
+        (f"{one['level']}, {column}", effect / s, se / s)
+        for one in entries
+        for column, effect, se, s in zip(one["columns"], one["effects"], one["se"], sd)
+        if effect != 0
+    ]
+    if not rows:
+        raise ValueError("found has no effects of suspects on numbers")
+    shown = sorted(rows, key=lambda row: -abs(row[1]))[:most]
+    ax = new_axes(ax, 0.7 + 0.22 * max(len(shown), 3))
+    y = np.arange(len(shown))[::-1]
+    ax.axvline(0, color=MUTED, linewidth=0.8)
+    for at, (_, effect, se) in zip(y, shown):
+        ax.plot([effect - 1.96 * se, effect + 1.96 * se], [at, at], color=BLUE, linewidth=1.6)
+        ax.plot([effect], [at], "o", color=BLUE, markersize=4)
+    quiet(ax)
+    ax.set_yticks(y, [shorten(name, 30) for name, *_ in shown], color=INK)
+    ax.set_ylim(-0.6, len(shown) - 0.4)
+    ax.set_xlabel("effect, in standard deviations within groups")
+    note(ax, f"largest {len(shown)} of {len(rows)}" if len(rows) > len(shown) else "")
+    return ax
+
+
+@styled
+def group_shares(found: Any, ax: Axes | None = None, *, most: int = 20) -> Axes:
+    """Shares of the groups at the levels of the suspects, and in the population.
+
+    ``found``: a fitted SelectionMixture or SuspectCorrector.
+    """
+    model = getattr(found, "mixture_", found)
+    shares = np.vstack([model.shares_[:most], model.population_shares_])
+    names = [*map(str, model.levels_[:most]), "population"]
+    ax = new_axes(ax, 0.8 + 0.27 * len(names))
+    y, left = np.arange(len(names))[::-1], np.zeros(len(names))
+    for k, share in enumerate(shares.T):
+        ax.barh(y, share, 0.72, left=left, color=cluster_colour(k), edgecolor=PAPER, label=str(k))
+        left += share
+    ax.set_yticks(y, [shorten(name) for name in names], color=INK)
+    ax.set_xlim(0, 1)
+    ax.xaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.set_xlabel("share of the groups")
+    for side in ax.spines.values():
+        side.set_visible(False)
+    ax.tick_params(length=0)
+    ax.legend(title="group", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    note(ax, f"{most} of {len(model.levels_)} levels" if len(model.levels_) > most else "")
+    return ax
+
+
+@styled
+def correction(
+    found: Any, X: Any, axes: Sequence[Axes] | None = None, *, most: int = 1500
+) -> tuple[Axes, ...]:
+    """Rows before and after the correction, coloured by the first suspect and by group: four panels
+    on the first two principal components of the standardised numbers before it.
+
+    ``found``: a fitted SuspectCorrector or SelectionMixture; ``X``: rows with the columns of its
+    fit, of which ``most`` are drawn.
+    """
+    model = getattr(found, "mixture_", found)
+    values, codes, rows = model._read_rows(X)
+    corrected = (
+        model._read_rows(found.transform(rows))[0]
+        if model is found
+        else (model._read_rows(model._add_effects(rows, -1.0, "average", found.suspects_))[0])
+    )
+    numbers = [c.source for c in model._numbers() if c.exact]
+    if len(numbers) < 2:
+        raise ValueError(f"found has {len(numbers)} numeric columns; it should have at least 2")
+    before, after = (
+        np.column_stack([np.asarray(v[s].numbers, dtype=float) for s in numbers])
+        for v in (values, corrected)
+    )
+    middle, scale = np.nanmean(before, axis=0), np.nanstd(before, axis=0)
+    before, after = ((np.nan_to_num((each - middle) / scale)) for each in (before, after))
+    _, _, directions = np.linalg.svd(before - before.mean(0), full_matrices=False)
+    chosen = np.random.default_rng(0).permutation(len(before))[:most]
+    groups = model.predict(rows, shares="population")
+    level = model._combinations.suspects[0].shown_of(codes[:, 0])
+    if axes is None:
+        figure = Figure(figsize=(WIDTH * 1.6, WIDTH * 1.4), layout="constrained")
+        axes = list(figure.subplots(2, 2, sharex=True, sharey=True).ravel())
+    if len(axes) != 4:
+        raise ValueError(f"axes has {len(axes)} entries; there should be 4")
+    by = ((model._combinations.suspects[0].name, level), ("group", groups))
+    for ax, (when, points), (title, colours) in zip(
+        axes,
+        [(w, p) for w, p in (("before", before), ("after", after)) for _ in by],
+        [*by, *by],
+    ):
+        xy = points[chosen] @ directions[:2].T
+        shades = [cluster_colour(k) for k in colours[chosen]]
+        ax.scatter(xy[:, 0], xy[:, 1], s=8, c=shades, alpha=0.6, linewidth=0)
+        ax.set_title(f"{when}, coloured by {shorten(str(title), 20)}", loc="left")
+        ax.set_xticks([])
+        ax.set_yticks([])
+    return tuple(axes)
+
+
+@styled
+def overlap(found: Any, ax: Axes | None = None, *, suspect: int = 0) -> Axes:
+    """Clusters by the values of a suspect: share of each value's rows in each cluster, and the
+    number of rows. Effects of the suspect can be told from clusters that several values share.
+
+    ``found``: Diagnostics, or their ``overlap``; ``suspect``: position of the suspect.
+    """
+    entries = getattr(found, "overlap", found)
+    if not 0 <= suspect < len(entries):
+        raise ValueError(f"suspect={suspect} should be in 0..{len(entries) - 1}")
+    one = entries[suspect]
+    rows = np.array(one.rows, dtype=float)
+    share = rows / np.maximum(rows.sum(1, keepdims=True), 1.0)
+    L, K = rows.shape
+    ax = new_axes(ax, 0.9 + 0.27 * max(L, 2))
+    shades = LinearSegmentedColormap.from_list("share", [PAPER, BLUE])
+    ax.pcolormesh(share, cmap=shades, vmin=0, vmax=1, edgecolors=GRID, linewidth=0.6)
+    for at, k in np.argwhere(rows > 0):
+        colour = PAPER if share[at, k] > 0.55 else INK
+        text = f"{int(rows[at, k]):,}"
+        ax.text(k + 0.5, at + 0.5, text, ha="center", va="center", fontsize=FONT - 1.5,
+                color=colour)  # fmt: skip
+    ax.invert_yaxis()
+    ax.set_yticks(np.arange(L) + 0.5, [shorten(value, 22) for value in one.values], color=INK)
+    ax.set_xticks(np.arange(K) + 0.5, [str(k) for k in range(K)])
+    ax.tick_params(length=0)
+    ax.set_xlabel("cluster")
+    ax.set_ylabel(shorten(one.suspect))
+    for side in ax.spines.values():
+        side.set_visible(False)
+    return ax

@@ -1,0 +1,104 @@
+"""Colours, style and small pieces that all plots share."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+INK, MUTED, GRID, PAPER = "#24292f", "#6e7681", "#d8dee4", "#fefefe"
+BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"
+SKY, PURPLE, BLACK = "#56b4e9", "#cc79a7", "#4d4d4d"  # slightly lighter than Okabe and Ito's black
+PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY, BLACK)
+MARKERS = "osD^vPX"
+THRESHOLD = 0.1
+WIDTH = 4.9  # inches
+FONT = 9.5
+STYLE = {
+    "font.family": "sans-serif",
+    "font.size": FONT,
+    "text.color": INK,
+    "text.parse_math": False,  # column names may contain "$"
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": FONT,
+    "axes.linewidth": 0.8,
+    "axes.titlesize": FONT,
+    "axes.titlecolor": INK,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelsize": FONT - 0.5,
+    "ytick.labelsize": FONT - 0.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "legend.fontsize": FONT - 1,
+    "svg.fonttype": "none",
+}
+
+
+def cluster_colour(k: int) -> str:
+    return PALETTE[k % len(PALETTE)]
+
+
+def cluster_marker(k: int) -> str:
+    """Marker that changes when the colours repeat, so that up to 49 clusters differ."""
+    return MARKERS[(k // len(PALETTE)) % len(MARKERS)]
+
+
+def shorten(name: str, most: int = 26) -> str:
+    """Abbreviate a long name in the middle: names often differ at either end."""
+    if len(name) <= most:
+        return name
+    tail = (most - 1) // 2
+    return f"{name[: most - 1 - tail]}…{name[-tail:]}"
+
+
+def new_axes(ax: Axes | None, height: float, width: float = WIDTH) -> Axes:
+    if ax is not None:
+        return ax
+    return Figure(figsize=(width, height), layout="constrained").add_subplot()
+
+
+def styled(function: Any) -> Any:
+    """Apply STYLE during the call without changing the global settings."""
+
+    @wraps(function)
+    def drawn(*args: Any, **kwargs: Any) -> Any:
+        style: Any = STYLE
+        with mpl.rc_context(style):
+            return function(*args, **kwargs)
+
+    return drawn
+
+
+def quiet(ax: Axes, grid: Any = "x") -> None:
+    ax.set_axisbelow(True)
+    ax.grid(axis=grid, color=GRID, linewidth=0.6)
+    ax.tick_params(length=0)
+    for side in ("left", "right", "top", "bottom"):
+        ax.spines[side].set_visible(False)
+
+
+def note(ax: Axes, text: str) -> None:
+    if text:
+        ax.set_title(text, fontsize=FONT - 1, color=MUTED, loc="left", fontweight="normal")
+
+
+# ---------------------------------------------------------------------------- audit, comparison
+def bars(ax: Axes | None, names: list[str], values: list[float], colours: Any) -> Axes:
+    ax = new_axes(ax, 0.7 + 0.22 * max(len(names), 3))
+    y = np.arange(len(names))[::-1]
+    ax.barh(y, values, 0.62, color=colours, linewidth=0, alpha=0.9)
+    quiet(ax)
+    ax.set_yticks(y, names, color=INK)
+    ax.set_ylim(-0.7, max(len(names), 1) - 0.3)
+    ax.set_xlim(0, max([1e-9, *values]) * 1.06)
+    return ax
