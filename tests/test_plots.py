@@ -10,7 +10,7 @@ import pytest
 
 from unskew import DCKM
 from unskew.diagnostics import audit, compare, diagnose
-from unskew.plots._style import PALETTE
+from unskew.plots import _style
 from unskew.simulate import make_site_footprint
 
 pytest.importorskip("matplotlib")
@@ -88,7 +88,7 @@ def test_love_plot_shows_the_largest_and_says_how_many_are_left_out(wide, small)
     assert len(texts(ax)) == 25
     assert "271 omitted" in ax.get_title(loc="left")
     top = max(wide.features, key=lambda f: f.before)
-    assert texts(ax)[0] == plots.shorten(top.feature)
+    assert texts(ax)[0] == _style.shorten(top.feature)
     assert plots.love_plot(small).get_title(loc="left") == ""
 
 
@@ -195,13 +195,13 @@ def test_effects_of_suspects_are_drawn_with_their_sign(small):
 def test_colours_are_distinguishable_without_red_and_green():
     """Distances as a deuteranope sees them (Machado et al. 2009), all pairs of the palette."""
     eyes = np.array([[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]])
-    seen = np.array([eyes @ np.array(to_rgb(c)) for c in PALETTE])
+    seen = np.array([eyes @ np.array(to_rgb(c)) for c in _style.PALETTE])
     gaps = np.linalg.norm(seen[:, None] - seen[None], axis=2)
     assert gaps[np.triu_indices(len(seen), 1)].min() > 0.12
 
 
 def test_many_clusters_differ_by_colour_or_marker():
-    looks = {(plots.cluster_colour(k), plots.cluster_marker(k)) for k in range(49)}
+    looks = {(_style.cluster_colour(k), _style.cluster_marker(k)) for k in range(49)}
     assert len(looks) == 49
 
 
