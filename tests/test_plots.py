@@ -10,7 +10,6 @@ import pytest
 
 from unskew import DCKM
 from unskew.diagnostics import audit, compare, diagnose
-from unskew.plots import _style
 from unskew.simulate import make_site_footprint
 
 pytest.importorskip("matplotlib")
@@ -19,6 +18,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from unskew import plots
+from unskew.plots import _style
 
 OF_A_FIT = [
     "love_plot",
