@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from unskew import DCKM, ConsensusDCKM, DecorrelationWeights
+from unskew import DCKM, ConsensusDCKM, DecorrelationWeights, SelectionMixture
 from unskew._data import sampling
 from unskew.diagnostics import METHODS, Evidence, audit, compare, decide, diagnose, verdict
 from unskew.diagnostics._likelihood import levels_of, values_of
@@ -24,7 +24,7 @@ from unskew.metrics import (
     effective_sample_size,
     kish_size,
 )
-from unskew.simulate import make_site_footprint, make_spurious_background
+from unskew.simulate import make_site_footprint, make_sites, make_spurious_background
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -821,3 +821,37 @@ def test_rare_values_of_a_suspect_are_one_value(rng):
     assert len(one.values) == 30
     assert one.values[-1] == "11 other values"
     assert np.sum(one.rows) == 300
+
+
+# ------------------------------------------------------------------------------------ mixtures
+@pytest.mark.filterwarnings("ignore")
+def test_a_mixture_of_few_rows_has_a_verdict(rng):
+    frame = pd.DataFrame({"x": rng.normal(size=5), "y": rng.normal(size=5), "site": list("aabbb")})
+    model = SelectionMixture(3, suspects="site", random_state=0).fit(frame)
+    found = diagnose(model, frame)
+    assert found.verdict.word in ("no effect", "cannot be told")
+    assert found.evidence.halves == 0  # a half has fewer rows than groups
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_diagnostics_of_a_mixture_are_those_of_its_rows_without_effects():
+    data = make_sites(400, n_clusters=3, n_features=4, n_sites=3, rate=0.5, random_state=0)
+    X = np.c_[data.X[:, data.core], data.site]
+    model = SelectionMixture(3, suspects=[4], kinds={4: "category"}, random_state=0).fit(X)
+    assert model.choice_["effects"] != "none"
+    found = diagnose(model, X)
+    assert found.verdict.word == "helped"
+    assert found.evidence.corrected
+    # The balance after the correction is measured on transformed rows under the weights.
+    moved = model.transform(X)[:, :4]
+    w, site, sd = model.combined_weights_, data.site, X[:, :4].std(axis=0)
+    differences = [
+        (np.average(moved[site == s], axis=0, weights=w[site == s])
+         - np.average(moved[site != s], axis=0, weights=w[site != s])) / sd
+        for s in range(3)
+    ]  # fmt: skip
+    largest = np.abs(differences).max(axis=0)
+    by_name = {f.feature: f.after for f in found.features}
+    # Quantile bins of an array's codes are its three values.
+    np.testing.assert_allclose([by_name[f"column {k}"] for k in range(4)], largest, rtol=1e-4)
+    assert found.imbalance_after < found.imbalance_before / 4

@@ -159,10 +159,7 @@ def read_suspects(
         else:
             found.append(suspect)
     if not found:
-        raise ValueError(
-            f"suspect {constant[0]}; it should have at least 2. "
-            "suspects=None fits a mixture without a suspect"
-        )
+        raise ValueError(f"suspect {constant[0]}; it should have at least 2, or not be named")
     if constant:
         warnings.warn(f"suspects without effect: {'; '.join(constant)}", UserWarning, stacklevel=4)
     return found
