@@ -453,7 +453,7 @@ def pure_and_mixed(rng, n=200):
 def test_bic_of_a_partition_is_that_of_its_docstring(rng):
     y, site = rng.integers(2, size=300), rng.integers(3, size=300)
     x = 4.0 * y + rng.normal(size=300)
-    found = PartitionCriterion(x[:, None], site, np.ones(300)).bic(y, 2)
+    found = PartitionCriterion.of_matrix(x[:, None], site, np.ones(300)).bic(y, 2)
     x = (x - x.mean()) / x.std()  # columns are standardised
     means = np.array([x[y == k].mean() for k in (0, 1)])
     sd = np.sqrt(((x - means[y]) ** 2).mean())
@@ -466,12 +466,12 @@ def test_bic_of_a_partition_is_that_of_its_docstring(rng):
 
 def test_bic_prefers_the_groups_to_effects_that_absorb_them(rng):
     X, site, y = pure_and_mixed(rng)
-    criterion = PartitionCriterion(X, site, np.ones(len(X)))
+    criterion = PartitionCriterion.of_matrix(X, site, np.ones(len(X)))
     absorbed = (X[:, 2] > 0).astype(int)  # splits noise: the sites absorb the groups
     assert criterion.bic(y, 2) < criterion.bic(absorbed, 2) - 100
     assert criterion.bic(1 - y, 2) == pytest.approx(criterion.bic(y, 2), rel=1e-9)
     order = rng.permutation(len(X))
-    other = PartitionCriterion(X[order], site[order], np.ones(len(X)))
+    other = PartitionCriterion.of_matrix(X[order], site[order], np.ones(len(X)))
     assert other.bic(y[order], 2) == pytest.approx(criterion.bic(y, 2), rel=1e-9)
 
 
@@ -480,10 +480,12 @@ def test_bic_of_a_partition_depends_on_neither_scale_of_weights_nor_empty_column
     X = np.column_stack([X, rng.random(180) < 0.2 + 0.5 * y])
     X[rng.random(180) < 0.2, 1] = np.nan
     a = 0.5 + rng.random(180)
-    value = PartitionCriterion(X, site, a).bic(y, 2)
-    assert PartitionCriterion(X, site, 1000 * a).bic(y, 2) == pytest.approx(value, rel=1e-9)
+    value = PartitionCriterion.of_matrix(X, site, a).bic(y, 2)
+    assert PartitionCriterion.of_matrix(X, site, 1000 * a).bic(y, 2) == pytest.approx(
+        value, rel=1e-9
+    )
     empty = np.column_stack([X, np.full(180, np.nan), np.full(180, 3.0)])
-    assert PartitionCriterion(empty, site, a).bic(y, 2) == pytest.approx(value, rel=1e-12)
+    assert PartitionCriterion.of_matrix(empty, site, a).bic(y, 2) == pytest.approx(value, rel=1e-12)
 
 
 @pytest.mark.parametrize("adjust", ["effects", "both"])

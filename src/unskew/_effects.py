@@ -251,7 +251,7 @@ def select(candidates: list[EffectsCandidate]) -> list[EffectsCandidate]:
             tile[:, distance.indicator] > 0.5, np.nan, X[:, distance.missing_at]
         )
     level = np.zeros(which.size, int) if problem.dual is None else problem.dual.cell[which]
-    criterion = PartitionCriterion(X, level, problem.a[which])
+    criterion = PartitionCriterion.of_matrix(X, level, problem.a[which])
     found = []
     for each in candidates:
         clusters = each.solution.clusters

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .design import Design
 from .em import Choice, Mixture, bic, e_step
 from .gaussian import MIN_VARIANCE
 from .rows import Columns, Rows, Stats
@@ -27,11 +28,34 @@ M_STEPS = 4
 class PartitionCriterion:
     """BIC of partitions of the same rows.
 
-    X (n, d) with nan where a value is missing; level (n,): the combination of values of the
-    suspects; a (n,): design weights, of which the scale does not matter.
+    level (n,): the combination of values of the suspects; a (n,): design weights, of which the
+    scale does not matter; design: effects of the levels, free where None is given; own: a form of
+    the model besides the usual ones.
     """
 
-    def __init__(self, X: np.ndarray, level: np.ndarray, a: np.ndarray):
+    def __init__(
+        self,
+        columns: Columns,
+        level: np.ndarray,
+        a: np.ndarray,
+        design: Design | None = None,
+        own: Choice | None = None,
+    ):
+        n_levels = int(level.max()) + 1 if design is None else len(design.codes)
+        a = a / a[a > 0].mean()
+        self.rows = Rows(columns, level, n_levels, a, MAX_PATTERNS, design)
+        full = 1 < columns.numbers.shape[1] <= MAX_FULL and self.rows.patterns_exact
+        self.forms = [
+            Choice(covariance, effects, "free")
+            for covariance in (("diag", "full") if full else ("diag",))
+            for effects in ("none", "shift")
+        ]
+        if own is not None and own not in self.forms:
+            self.forms.append(own)
+
+    @classmethod
+    def of_matrix(cls, X: np.ndarray, level: np.ndarray, a: np.ndarray) -> PartitionCriterion:
+        """Of a matrix (n, d) with nan where a value is missing."""
         X = np.asarray(X, dtype=np.float64)
         low, high = np.fmin.reduce(X), np.fmax.reduce(X)  # nan where all values are missing
         varies = high > low
@@ -43,14 +67,7 @@ class PartitionCriterion:
         flags = (X == high)[:, two_valued].astype(np.float64)
         level = np.unique(level, return_inverse=True)[1]
         columns = Columns(numbers, np.full(spread.size, MIN_VARIANCE), flags, [])
-        a = a / a[a > 0].mean()
-        self.rows = Rows(columns, level, int(level.max()) + 1, a, MAX_PATTERNS)
-        full = 1 < spread.size <= MAX_FULL and self.rows.patterns_exact
-        self.forms = [
-            Choice(covariance, effects, "free")
-            for covariance in (("diag", "full") if full else ("diag",))
-            for effects in ("none", "shift")
-        ]
+        return cls(columns, level, a)
 
     def bic(self, labels: np.ndarray, K: int, effects: bool = True) -> float:
         """``effects``: whether the clusters are those of rows whose effects were removed; B is 0

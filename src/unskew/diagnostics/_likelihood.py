@@ -109,7 +109,7 @@ def compare_likelihoods(
     rows, K = draw_compared(model, view, dropped, repeated, seed), int(model._K)
     if rows is None:
         return None
-    criterion = PartitionCriterion(rows.X, rows.level, rows.a)
+    criterion = PartitionCriterion.of_matrix(rows.X, rows.level, rows.a)
     N = np.zeros((rows.level.max() + 1, K))
     np.add.at(N, (rows.level, rows.own), rows.a)
     # Levels are combinations of encoded values, so that the reason names none of them.
@@ -144,8 +144,8 @@ def check_mixture(
     rows, K = draw_compared(model, view, dropped, repeated, seed), model.n_components_
     if rows is None:
         return None
-    criterion = PartitionCriterion(rows.X, rows.level, rows.a)
     X = take_rows(X, rows.which)
+    criterion = model._partition_criterion(X, rows.a)
     w = np.asarray(model.combined_weights_)[rows.which]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about overlap, convergence and unknown values

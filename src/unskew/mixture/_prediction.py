@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._data.columns import ColumnValues, as_frame, column_names
 from .._mixture.discrete import BernoulliBlock, expit
 from .._mixture.draw import draw_columns, draw_labels
-from .._mixture.em import MIN_SHARE, Mixture, bic, log_joint
+from .._mixture.em import MIN_SHARE, Choice, Mixture, bic, log_joint
 from .._mixture.gaussian import GaussianBlock
+from .._mixture.partition import PartitionCriterion
 from .._mixture.rows import Columns, Rows, Stats
 from .._validation import abbreviate, check_number, check_weights, to_native_byteorder
 from ._columns import ColumnModel, apply_columns, read_sources
@@ -30,6 +31,7 @@ class PredictionMixin:
     _model: Mixture
     _backend: Any
     _kinds: dict[int, str]
+    choice_: dict[str, str]
     _combinations: Combinations
     _names: list[str]
     _effects_term: float
@@ -232,6 +234,13 @@ class PredictionMixin:
             for i, name in enumerate(self._names)
         }
         return nw.from_dict(data, backend=self._backend).to_native(), labels
+
+    def _partition_criterion(self, X: Any, a: np.ndarray) -> PartitionCriterion:
+        """BIC of partitions of rows of the fit, with the columns and suspects of this model."""
+        values, codes, _ = self._read_rows(X)
+        known = self._combinations
+        columns, own = apply_columns(self._columns, values), Choice(**self.choice_)
+        return PartitionCriterion(columns, known.level_of(codes), a, known.design(), own)
 
     @property
     def _K(self) -> int:
