@@ -5,6 +5,8 @@ import pytest
 from scipy import sparse
 from scipy.stats import chi2
 
+from unskew import DCKM, SelectionMixture
+from unskew.diagnostics import diagnose
 from unskew.metrics import (
     batch_silhouette_score,
     kbet_score,
@@ -12,6 +14,7 @@ from unskew.metrics import (
     lisi_score,
     principal_component_regression_score,
 )
+from unskew.report import to_markdown
 
 SCORES = [
     lisi_score,
@@ -237,6 +240,28 @@ def test_effects_of_batches_are_seen_under_weights(score):
     mixed = score(X, batch, sample_weight=w)
     higher_is_worse = score is principal_component_regression_score
     assert (separated > mixed) if higher_is_worse else (separated < mixed)
+
+
+# ------------------------------------------------------------------------------ diagnostics
+def test_diagnose_measures_the_mixing_of_corrected_rows_under_the_weights():
+    X, batch, _, _ = batches(n=400, shift=2.0)
+    model = SelectionMixture(2, suspects=3, random_state=0).fit(np.column_stack([X, batch]))
+    (found,) = diagnose(model, np.column_stack([X, batch]), against=False).mixing
+    scaled, corrected = X / X.std(0), model.transform(np.column_stack([X, batch]))[:, :3] / X.std(0)
+    assert found.kbet_before == pytest.approx(kbet_score(scaled, batch), abs=ROUNDING)
+    w = model.combined_weights_
+    weighted = batch_silhouette_score(corrected, batch, model.labels_, sample_weight=w)
+    assert found.silhouette_after == pytest.approx(weighted, abs=ROUNDING)
+    assert found.kbet_before < 0.2 < 0.7 < found.kbet_after
+    assert found.explained_after < 0.1 < found.explained_before
+
+
+def test_report_has_a_table_of_the_mixing():
+    X, batch, _, _ = batches(n=200)
+    X = np.column_stack([X, batch])
+    text = to_markdown(diagnose(DCKM(2, suspects=3, n_init=2, random_state=0).fit(X), X))
+    assert "Mixing of the suspects" in text
+    assert "kBET, before" in text
 
 
 # ------------------------------------------------------------------------------ errors

@@ -231,6 +231,33 @@ class Overlap:
 
 
 @dataclass(frozen=True)
+class Mixing:
+    """How well the values of a suspect are mixed, by the metrics of batch integration.
+
+    Before: the rows as they are, design weights. After: rows without the effects that the model
+    removes, under its weights, so that shares of clusters that differ by value do not count as bad
+    mixing. Numbers are those of at most 1,000 rows; a numeric suspect is binned.
+
+    lisi        `metrics.lisi_score`, 0 separate, 1 mixed in equal shares
+    kbet        `metrics.kbet_score`, share of neighbourhoods with the overall shares
+    silhouette  `metrics.batch_silhouette_score` within clusters, 1 mixed; None where no cluster
+                has two values
+    explained   `metrics.principal_component_regression_score`, share of the variance of the
+                columns that the suspect explains
+    """
+
+    suspect: str
+    lisi_before: float
+    lisi_after: float
+    kbet_before: float
+    kbet_after: float
+    silhouette_before: float | None
+    silhouette_after: float | None
+    explained_before: float
+    explained_after: float
+
+
+@dataclass(frozen=True)
 class Settings:
     """Parameters, versions and data description needed to reproduce a result."""
 
@@ -296,6 +323,7 @@ class Diagnostics(HasTables):
     projection: Projection | None
     effects: tuple[SuspectEffect, ...]
     overlap: tuple[Overlap, ...]
+    mixing: tuple[Mixing, ...]
     notes: tuple[str, ...]
     settings: Settings
 
