@@ -354,11 +354,46 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A column that may be a trace of the collection, and what it does to the other columns.
+
+    role            "effect": it shifts other columns within groups of rows; "selection": the
+                    shares of the groups differ by its values, and it has no effect; "neither": it
+                    is independent of the other columns as far as the data show
+    explained       gain in BIC / (2 n) of the model with selection and effect over one without
+                    both: log-likelihood per row, after the penalty; the sum of ``effect_gain`` and
+                    ``selection_gain``
+    shift           standard deviation of the effects, in standard deviations within groups, mean
+                    of the shifted columns
+    shifted         share of the other columns with a shift of at least 0.1
+    p_effect        p-value of selection alone against an effect; 1 where ``p_dependence`` is not
+                    significant
+    p_dependence    p-value of independence of the other columns; both by permutation, and adjusted
+                    by Holm's method for the number of candidates
+    n_groups        number of groups with the lowest BIC
+    """
+
+    column: str
+    role: str
+    explained: float
+    effect_gain: float
+    selection_gain: float
+    shift: float
+    shifted: float
+    p_effect: float
+    p_dependence: float
+    n_groups: int
+
+
+@dataclass(frozen=True)
 class Audit(HasTables):
     """Audit of a table before any clustering; see `audit`.
 
-    worth              whether decorrelation is worthwhile: a Verdict whose word is "yes", "maybe"
-                       or "no"
+    worth              whether a correction is worthwhile: a Verdict whose word is "yes", "no" or
+                       "cannot tell"
+    candidates         columns that may be traces of the collection, strongest effect first: the
+                       suspects, or columns of few values (at most 20) of at most 2,000 rows
+    pairs              the most associated pairs of columns
     typical_difference mean of |difference| over all pairs; ``by_chance`` is its expected value
                        if the columns were independent
     reach              for each source column the share of the others that it predicts
@@ -375,6 +410,7 @@ class Audit(HasTables):
     pairs: tuple[AuditedPair, ...]
     n_pairs: int
     n_pairs_above: int
+    candidates: tuple[Candidate, ...]
     notices: tuple[Notice, ...]
     reach: tuple[tuple[str, float], ...]
     notes: tuple[str, ...]
