@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -117,8 +116,9 @@ def audit(
         *_wide_reach(view, associations),
         *_informative_missing(view, associations),
     )
+    priority = associations.reach + [_has_telling_name(view, name) for name in view.source_names]
     candidates, note = find_candidates(
-        sample.X, view.a, view.source_names, view.encoder, named, associations.reach, seed
+        sample.X, view.a, view.source_names, view.encoder, named, priority, seed
     )
     if note:
         notes.append(note)
@@ -322,15 +322,12 @@ def _wide_reach(view: View, associations: Associations) -> list[Notice]:
     if np.unique(view.sources).size - 1 < MIN_OTHERS:
         return []
     found = []
-    families = Counter(map(_stem, view.source_names))
     for s in np.argsort(-associations.reach, kind="stable"):
         name, reach = view.source_names[s], float(associations.reach[s])
         kind = view.kinds.get(name)
         if kind is None:
             kind = "two-valued" if view.design.stats.two_valued[view.sources == s].all() else ""
-        # Members of a numbered family (lab1, lab2, ...) are measurements, whatever their name.
-        family = families[_stem(name)] >= MIN_FAMILY
-        telling = bool(INFORMATIVE & _words_of(name)) and view.encoder is not None and not family
+        telling = _has_telling_name(view, name)
         wide = kind in WIDE and reach >= WIDE[kind]
         if not wide and not (telling and reach >= WIDE_BY_NAME):
             continue
@@ -420,7 +417,8 @@ def _answer(
         return "no", f"{sentence}: nothing needs a correction."
     if named:
         return "yes", f"{_describe_candidate(active[0])}: a correction is worthwhile."
-    traces = [one for one in active if _looks_like_collection(view, one)]
+    traces = [one for one in active if _has_telling_name(view, one.column)]
+    traces += [one for one in active if one.role == "effect" and one.shifted >= TRACE]
     if traces:
         return "yes", (
             f"{_describe_candidate(traces[0])}: name it as a suspect if it describes how the data "
@@ -454,12 +452,9 @@ def _format_p(p: float) -> str:
     return f"p = {p:.2g}"
 
 
-def _looks_like_collection(view: View, one: Candidate) -> bool:
-    """By its name, or because it shifts at least half of the other columns."""
-    families = Counter(map(_stem, view.source_names))
-    by_name = (
-        view.encoder is not None
-        and bool(INFORMATIVE & _words_of(one.column))
-        and families[_stem(one.column)] < MIN_FAMILY
-    )
-    return by_name or (one.role == "effect" and one.shifted >= TRACE)
+def _has_telling_name(view: View, name: str) -> bool:
+    """Whether the name of a column of a table suggests the collection. Members of a numbered family
+    (lab1, lab2, ...) are measurements, whatever their name."""
+    if view.encoder is None or not INFORMATIVE & _words_of(name):
+        return False
+    return sum(_stem(other) == _stem(name) for other in view.source_names) < MIN_FAMILY

@@ -39,13 +39,15 @@ from ..mixture._columns import apply_columns, learn_columns, read_sources
 from ..mixture._suspects import codes_of, read_suspects
 from ._results import Candidate
 
-# Rows, candidates, values of a candidate (the rarest others are one), groups, permutations.
+# Rows (half of them in wide tables), candidates, values of a candidate (the rarest others are one),
+# groups, permutations.
 MAX_ROWS, MAX_CANDIDATES, MAX_VALUES, MAX_GROUPS = 2000, 20, 20, 6
 N_PERMUTATIONS = 499
 MIN_ROWS = 40
-# More numbers than this are replaced by as many principal components; further flags are left out.
-MAX_COLUMNS = 30
-SCREEN_ITER, MAX_ITER, TOL = 8, 60, 1e-5
+# More numbers than this are replaced by half as many principal components. Of more than twice as
+# many flags, and of more categories than MAX_CATEGORIES, those that vary most are used.
+MAX_COLUMNS, MAX_CATEGORIES = 30, 10
+SCREEN_ITER, MAX_ITER, TOL = 6, 40, 1e-5
 # Level of the tests, after Holm's correction for the number of candidates.
 ALPHA = 0.05
 # A column counts as shifted where the standard deviation of the effects is at least this share of
@@ -78,20 +80,20 @@ class Data(NamedTuple):
 
 
 def find_candidates(
-    X: Any, a: np.ndarray, names: Any, encoder: Any, named: np.ndarray, reach: np.ndarray, seed: int
+    X: Any, a: np.ndarray, names: Any, encoder: Any, named: np.ndarray, priority: Any, seed: int
 ) -> tuple[tuple[Candidate, ...], str]:
     """Candidates, best first, and a note on what was left out.
 
     names : of the columns of X
     named : source columns that the user suspects; empty: all columns of few values, and dates
-    reach : of each source column, by which at most MAX_CANDIDATES are selected
+    priority : of each source column, by which at most MAX_CANDIDATES are selected
     """
     with threadpool_limits(1):  # thousands of small products, which threads only delay
-        return _find(X, a, list(names), encoder, named, reach, seed)
+        return _find(X, a, list(names), encoder, named, priority, seed)
 
 
 def _find(
-    X: Any, a: np.ndarray, names: list, encoder: Any, named: np.ndarray, reach: Any, seed: int
+    X: Any, a: np.ndarray, names: list, encoder: Any, named: np.ndarray, priority: Any, seed: int
 ) -> tuple[tuple[Candidate, ...], str]:
     rng = np.random.default_rng(seed)
     X, a = _some_rows(X, a, rng)
@@ -108,10 +110,10 @@ def _find(
     note = ""
     if not named.size and len(found) > MAX_CANDIDATES:
         note = (
-            f"Of {len(found)} columns of few values, the {MAX_CANDIDATES} that predict most others "
-            "were tested for effects and selection."
+            f"Of {len(found)} columns of few values, the {MAX_CANDIDATES} that predict most "
+            "others, or whose names suggest the collection, were tested for effects and selection."
         )
-        found = sorted(found, key=lambda one: -reach[list(one.sources)].max())[:MAX_CANDIDATES]
+        found = sorted(found, key=lambda one: -priority[list(one.sources)].max())[:MAX_CANDIDATES]
     if not found:
         return (), note
     choice, K = _choose_model(data, rng)
@@ -121,10 +123,12 @@ def _find(
 
 def _some_rows(X: Any, a: np.ndarray, rng: Any) -> tuple[Any, np.ndarray]:
     rows = np.flatnonzero(a > 0)
-    if rows.size > MAX_ROWS:
-        rows = np.sort(rng.permutation(rows)[:MAX_ROWS])
-    a = a[rows]
     frame = as_frame(X)
+    wide = (X.shape[1] if frame is None else len(frame.columns)) > MAX_COLUMNS
+    most = MAX_ROWS // 2 if wide else MAX_ROWS
+    if rows.size > most:
+        rows = np.sort(rng.permutation(rows)[:most])
+    a = a[rows]
     # Tests count rows: unequal weights have the precision of fewer.
     a = a * (kish_size(a) / a.sum()) if a.size else a
     return (X[rows] if frame is None else frame[rows].to_native()), a
@@ -160,8 +164,8 @@ def _read(X: Any, a: np.ndarray, names: list, encoder: Any) -> tuple[Data, list,
 
 
 def _narrowed(data: Data) -> Data:
-    """At most about MAX_COLUMNS numbers and as many flags: principal components of the numbers of
-    many values, and the flags of largest variance."""
+    """Bounded numbers of columns: principal components of the numbers of many values, and the flags
+    and categories that vary most."""
     c, number_of, flag_of = data.columns, data.number_of, data.flag_of
     numbers, floor, flags = c.numbers, c.floor, c.flags
     if numbers.shape[1] > MAX_COLUMNS:
@@ -178,9 +182,13 @@ def _narrowed(data: Data) -> Data:
     if flags.shape[1] > 2 * MAX_COLUMNS:
         kept = np.sort(np.argsort(-np.nanvar(flags, axis=0), kind="stable")[: 2 * MAX_COLUMNS])
         flags, flag_of = flags[:, kept], flag_of[kept]
-    return data._replace(
-        columns=Columns(numbers, floor, flags, c.categories), number_of=number_of, flag_of=flag_of
-    )
+    # 1 - sum of squared shares: the chance that two rows differ.
+    varies = [
+        1 - ((np.bincount(codes[codes >= 0]) / codes.size) ** 2).sum() for codes, _ in c.categories
+    ]
+    kept = np.sort(np.argsort(-np.array(varies), kind="stable")[:MAX_CATEGORIES])
+    columns = Columns(numbers, floor, flags, [c.categories[i] for i in kept])
+    return Data(columns, number_of, flag_of, data.category_of[kept], data.a)
 
 
 def _n_values(column: np.ndarray) -> int:
@@ -315,8 +323,6 @@ def _test(data: Data, one: Values, covariance: str, K: int, rng: Any) -> Tested:
     tried = [_fit(rows, r, shift, SCREEN_ITER) for r in (start, R)]
     for k in range(1, K + 1):
         tried.append(_fit(rows, _kmeans(X - means[one.codes], k, a, rng), shift, SCREEN_ITER))
-        if 1 < k < K:
-            tried.append(_fit(rows, _kmeans(X, k, a, rng), shift, SCREEN_ITER))
     screened = min(tried, key=lambda fit: _score(fit, rows)).model
     with_effect = _fit(rows, _responsibilities(rows, screened), shift)
     R2 = _responsibilities(rows, with_effect.model)
