@@ -486,7 +486,8 @@ def test_audit_finds_the_column_that_reaches_furthest(footprint):
     own = audit(footprint.X)
     assert plain(own)
     assert {n.column for n in own.notices} == {f"column {j}" for j in footprint.suspects}
-    assert own.worth.word == "maybe"
+    assert {c.column for c in own.candidates[:4]} == {f"column {j}" for j in footprint.suspects}
+    assert own.worth.word == "yes"
     assert audit(footprint.X, suspects=footprint.suspects).worth.word == "yes"
 
 
@@ -519,7 +520,9 @@ def test_fields_of_results_are_tables():
     assert list(pairs.columns) == ["first", "second", "difference", "kind", "association"]
     assert pairs["association"].tolist() == [p.association for p in own.pairs]
     assert type(own.to_frame("notices", "polars")).__module__.startswith("polars")
-    with pytest.raises(ValueError, match=r"field='worth' should be one of 'pairs', 'notices'"):
+    with pytest.raises(
+        ValueError, match=r"field='worth' should be one of 'pairs', 'candidates', 'notices'"
+    ):
         own.to_frame("worth")
 
 

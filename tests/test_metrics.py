@@ -8,7 +8,6 @@ from scipy import sparse
 from sklearn import metrics as reference
 from sklearn.metrics.cluster import contingency_matrix
 
-from unskew import metrics
 from unskew.metrics import (
     adjusted_rand_score,
     amount_of_correlation,
@@ -21,6 +20,7 @@ from unskew.metrics import (
     purity,
     silhouette_score,
 )
+from unskew.metrics._validation import WEIGHT_KINDS
 
 AGREEMENT = [
     normalized_mutual_info_score,
@@ -59,7 +59,7 @@ def test_nmi_with_unit_weights_is_sklearns(average, drawn):
 
 
 @given(labelings(most_labels=30))
-@pytest.mark.parametrize("kind", metrics.WEIGHT_KINDS)
+@pytest.mark.parametrize("kind", WEIGHT_KINDS)
 def test_ari_with_unit_weights_is_sklearns(kind, drawn):
     true, pred, _ = drawn
     expected = reference.adjusted_rand_score(true, pred)
@@ -68,7 +68,7 @@ def test_ari_with_unit_weights_is_sklearns(kind, drawn):
     )
 
 
-@pytest.mark.parametrize("kind", metrics.WEIGHT_KINDS)
+@pytest.mark.parametrize("kind", WEIGHT_KINDS)
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
 def test_silhouette_with_unit_weights_is_sklearns(kind, metric):
     X, labels, _ = blobs()
@@ -146,7 +146,7 @@ def test_design_weight_two_equals_row_twice_in_effective_size(drawn):
     assert effective_sample_size(m, a) == pytest.approx(repeated, rel=ROUNDING)
 
 
-@pytest.mark.parametrize("kind", metrics.WEIGHT_KINDS)
+@pytest.mark.parametrize("kind", WEIGHT_KINDS)
 def test_zero_weight_equals_absent_row_for_both_kinds(kind):
     X, labels, rng = blobs()
     pred = rng.integers(3, size=len(X))
@@ -227,7 +227,7 @@ def test_tiles_change_nothing(monkeypatch):
     X, labels, rng = blobs(n=300)
     w = rng.random(300) + 0.5
     whole = silhouette_score(X, labels, sample_weight=w), amount_of_correlation(X, w)
-    monkeypatch.setattr(metrics, "TILE_BYTES", 2**14)
+    monkeypatch.setattr("unskew.metrics._shape.TILE_BYTES", 2**14)
     tiled = silhouette_score(X, labels, sample_weight=w), amount_of_correlation(X, w)
     assert tiled == pytest.approx(whole, rel=1e-10)
 
@@ -253,7 +253,7 @@ def test_identical_labelings_score_one(drawn):
     true, _, w = drawn
     weights = w + 0.3
     assert normalized_mutual_info_score(true, true + 5, sample_weight=weights) == pytest.approx(1)
-    for kind in metrics.WEIGHT_KINDS:
+    for kind in WEIGHT_KINDS:
         assert adjusted_rand_score(true, -true, sample_weight=weights, weight_kind=kind) == 1
     assert purity(true, true, sample_weight=weights) == pytest.approx(1)
     assert matching_accuracy(true, true + 1, sample_weight=weights) == pytest.approx(1)

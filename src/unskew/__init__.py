@@ -46,7 +46,7 @@ _MODULES = {
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 _SUBMODULES = (
-    *("baselines", "dask", "datasets", "diagnostics", "feature_selection", "metrics"),
+    *("anndata", "baselines", "dask", "datasets", "diagnostics", "feature_selection", "metrics"),
     *("plots", "report", "simulate"),
 )
 

@@ -2,7 +2,7 @@
 
     diagnose(model, X)       effect of the weights on balance and clusters, with a verdict
     verdict(model, X)        only the verdict: a word, a sentence and reasons
-    audit(X)                 before any clustering: which columns predict each other
+    audit(X)                 before any clustering: which columns look like traces of the collection
     compare(X, n_clusters)   DCKM compared with baselines
 
 Each returns frozen dataclasses of plain numbers, strings and tuples, which `dataclasses.asdict`
@@ -17,6 +17,7 @@ from ._results import (
     Audit,
     AuditedPair,
     Baseline,
+    Candidate,
     ClusterProfile,
     Comparison,
     Convergence,
@@ -26,6 +27,7 @@ from ._results import (
     FeatureProfile,
     Flow,
     MethodRow,
+    Mixing,
     Notice,
     Overlap,
     PairBalance,
@@ -43,6 +45,7 @@ __all__ = [
     "Audit",
     "AuditedPair",
     "Baseline",
+    "Candidate",
     "ClusterProfile",
     "Comparison",
     "Convergence",
@@ -53,6 +56,7 @@ __all__ = [
     "FeatureProfile",
     "Flow",
     "MethodRow",
+    "Mixing",
     "Notice",
     "Overlap",
     "PairBalance",

@@ -1,9 +1,8 @@
-"""audit: whether decorrelating a table is worthwhile, and which columns reflect its collection."""
+"""audit: whether correcting a table is worthwhile, and which columns reflect its collection."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,8 @@ import numpy as np
 from .._data.sampling import sample_rows
 from ..metrics import association, kish_size
 from . import _measure
-from ._results import Audit, AuditedPair, Notice
+from ._candidates import MIN_ROWS, find_candidates
+from ._results import Audit, AuditedPair, Candidate, Notice
 from ._verdict import BALANCED, BEYOND_CHANCE, Verdict
 from ._view import SourceValues, View, find_sources, settings_of, values_of_source, view_of_table
 
@@ -31,8 +31,12 @@ MIN_OTHERS = 3
 MIN_FAMILY = 3
 # A column with one value in more than this share of the rows is near-constant.
 SAME = 0.99
-# If the suspects affect at most this share of the columns, those can be dropped by hand.
-NARROW_REACH = 0.1
+# A candidate that shifts this share of the other columns suggests the collection by itself.
+TRACE = 0.5
+# "no" needs an effective sample size of at least this; below it, only strong effects are seen.
+ENOUGH_ROWS = 200
+# Candidates that the reasons of the verdict describe.
+MAX_REASONS = 3
 # Words in column names that indicate data collection. Not "year", which is too common in surveys.
 INFORMATIVE = {
     "batch", "campaign", "center", "centre", "channel", "clinic", "cohort", "device", "hospital",
@@ -50,8 +54,14 @@ def audit(
     random_state: int | None = None,
     feature_names: Any = None,
 ) -> Audit:
-    """Audit a table before any clustering: which columns predict each other, and whether
-    decorrelation is worthwhile.
+    """Audit a table before any clustering: which columns look like traces of the collection, and
+    whether a correction is worthwhile.
+
+    Columns of few values are candidates. Each is compared with groups of rows that the other
+    columns form: it has an effect (it shifts other columns within groups), only a selection (the
+    shares of the groups differ by its values) or neither. Whether a column with an effect describes
+    the collection or the subject needs domain knowledge; ``worth`` is "yes" where the name of the
+    column, or a shift of at least half of the other columns, suggests the collection.
 
     Parameters
     ----------
@@ -79,10 +89,11 @@ def audit(
     >>> from unskew.simulate import make_site_footprint
     >>> data = make_site_footprint(1000, rate=0.8, random_state=0)
     >>> found = audit(data.X, suspects=data.suspects)
-    >>> found.worth.word, found.notices[0].why
-    ('yes', 'predicts many columns')
+    >>> found.worth.word, found.candidates[0].role
+    ('yes', 'effect')
     """
-    sample = sample_rows(X, sample_weight, 0 if random_state is None else random_state)
+    seed = 0 if random_state is None else random_state
+    sample = sample_rows(X, sample_weight, seed)
     notes = [] if sample.chosen is None else [sample.note]
     view = view_of_table(sample.X, sample.a, encoder, feature_names)
     if len(view.source_names) > MAX_AUDIT_COLUMNS:
@@ -105,6 +116,12 @@ def audit(
         *_wide_reach(view, associations),
         *_informative_missing(view, associations),
     )
+    priority = associations.reach + [_has_telling_name(view, name) for name in view.source_names]
+    candidates, note = find_candidates(
+        sample.X, view.a, view.source_names, view.encoder, named, priority, seed
+    )
+    if note:
+        notes.append(note)
     if view.cut:
         notes.append("Because of the number of columns, only those of largest variance were used.")
     names = tuple(view.source_names[s] for s in named)
@@ -117,7 +134,7 @@ def audit(
         n_rows=sample.n,
     )  # fmt: skip
     return Audit(
-        worth=_worth(view, associations, names, notices),
+        worth=_worth(view, associations, names, candidates),
         n_rows=sample.n,
         n_rows_used=view.rows.n,
         n_columns=settings.n_columns,
@@ -128,6 +145,7 @@ def audit(
         pairs=_describe_pairs(view, associations),
         n_pairs=associations.n_pairs,
         n_pairs_above=associations.n_above,
+        candidates=candidates,
         notices=tuple(notices[:MAX_NOTICES]),
         reach=tuple(
             (view.source_names[s], float(associations.reach[s])) for s in order if s in view.sources
@@ -150,18 +168,19 @@ class Associations(NamedTuple):
              mean |D| and its expectation under independence, over all pairs, or over the pairs of
              a suspect and another column
     between  largest |D| of source f (row) under source s (column)
+    ratio    the same of |D| divided by its standard error: the largest D of a rare value is large
+             by chance
     sure     whether it is beyond chance
     reach    share of the other columns that a source predicts
-    touched  share of the other columns that some suspect predicts
     missing  source -> reach of its missing values alone
     """
 
     typical: float
     by_chance: float
     between: np.ndarray
+    ratio: np.ndarray
     sure: np.ndarray
     reach: np.ndarray
-    touched: float
     missing: dict[int, float]
     n_pairs: int
     n_above: int
@@ -169,7 +188,7 @@ class Associations(NamedTuple):
 
 def _measure_associations(view: View, named: np.ndarray) -> Associations:
     S = len(view.source_names)
-    between, sure = np.zeros((S, S)), np.zeros((S, S), dtype=bool)
+    between, ratio, sure = np.zeros((S, S)), np.zeros((S, S)), np.zeros((S, S), dtype=bool)
     sizes = chance = 0.0
     count = 0
     missing: dict[int, float] = {}
@@ -183,6 +202,8 @@ def _measure_associations(view: View, named: np.ndarray) -> Associations:
         of_k, of_j = view.sources[pairs.features], view.sources[pairs.treatments.column]
         fs, ts, largest = _measure.largest_by_source(view, pairs, D)
         between[np.ix_(fs, ts)] = largest
+        relative = np.divide(D, error, out=np.zeros_like(D), where=error > 0)
+        ratio[np.ix_(fs, ts)] = _measure.largest_by_source(view, pairs, relative)[2]
         counted = of_k[:, None] != of_j[None, :]
         if named.size:
             counted &= suspect[of_k][:, None] != suspect[of_j][None, :]
@@ -199,23 +220,22 @@ def _measure_associations(view: View, named: np.ndarray) -> Associations:
         _, _, certain = _measure.largest_by_source(view, pairs, beyond.astype(np.float64))
         sure[np.ix_(fs, ts)] = certain > 0
     np.fill_diagonal(between, 0.0)
+    np.fill_diagonal(ratio, 0.0)
     np.fill_diagonal(sure, False)
-    touched = 0.0
-    if named.size:
-        touched = float((sure | sure.T)[np.ix_(used & ~suspect, suspect)].any(axis=1).mean())
-    either = np.maximum(between, between.T)[np.ix_(used, used)]
+    differs = (between > BALANCED) & (ratio > SURE)
+    either = (differs | differs.T)[np.ix_(used, used)]
     either = either[np.triu_indices(len(either), 1)]
     per = max(count, 1)
     return Associations(
         sizes / per,
         chance / per,
         between,
+        ratio,
         sure,
         sure.sum(axis=0) / others,
-        touched,
         missing,
         either.size,
-        int((either > BALANCED).sum()),
+        int(either.sum()),
     )
 
 
@@ -229,10 +249,12 @@ def _missing_indicators(view: View) -> np.ndarray:
 
 
 def _describe_pairs(view: View, associations: Associations) -> tuple[AuditedPair, ...]:
+    """The most associated of the pairs whose differences are most certain."""
     S = len(view.source_names)
     either = np.maximum(associations.between, associations.between.T)
+    ratio = np.maximum(associations.ratio, associations.ratio.T)
     first, second = np.triu_indices(S, 1)
-    order = np.argsort(-either[first, second], kind="stable")[:MAX_AUDIT_PAIRS]
+    order = np.argsort(-ratio[first, second], kind="stable")[:MAX_AUDIT_PAIRS]
     values: dict[int, SourceValues] = {}
     found = []
     for at in order:
@@ -245,7 +267,7 @@ def _describe_pairs(view: View, associations: Associations) -> tuple[AuditedPair
         kind, value = _associate(view, values[i], values[j])
         names = view.source_names[i], view.source_names[j]
         found.append(AuditedPair(*names, float(either[i, j]), kind, value))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda pair: -pair.association))
 
 
 def _associate(view: View, one: SourceValues, other: SourceValues) -> tuple[str, float]:
@@ -300,15 +322,12 @@ def _wide_reach(view: View, associations: Associations) -> list[Notice]:
     if np.unique(view.sources).size - 1 < MIN_OTHERS:
         return []
     found = []
-    families = Counter(map(_stem, view.source_names))
     for s in np.argsort(-associations.reach, kind="stable"):
         name, reach = view.source_names[s], float(associations.reach[s])
         kind = view.kinds.get(name)
         if kind is None:
             kind = "two-valued" if view.design.stats.two_valued[view.sources == s].all() else ""
-        # Members of a numbered family (lab1, lab2, ...) are measurements, whatever their name.
-        family = families[_stem(name)] >= MIN_FAMILY
-        telling = bool(INFORMATIVE & _words_of(name)) and view.encoder is not None and not family
+        telling = _has_telling_name(view, name)
         wide = kind in WIDE and reach >= WIDE[kind]
         if not wide and not (telling and reach >= WIDE_BY_NAME):
             continue
@@ -343,48 +362,99 @@ def _informative_missing(view: View, associations: Associations) -> list[Notice]
 
 # ------------------------------------------------------------------------------------------ worth
 def _worth(
-    view: View, associations: Associations, suspects: tuple[str, ...], notices: tuple
+    view: View,
+    associations: Associations,
+    suspects: tuple[str, ...],
+    candidates: tuple[Candidate, ...],
 ) -> Verdict:
-    """Whether decorrelation is worthwhile: yes, maybe, no."""
+    """Whether a correction is worthwhile: yes, no, cannot tell."""
     what = "the suspects" if len(suspects) != 1 else f"“{suspects[0]}”"
     between = f"{what} and the other columns" if suspects else "columns"
+    size = kish_size(view.a)
     reasons = [
+        *(f"{_describe_candidate(one)}." for one in candidates[:MAX_REASONS]),
         f"The mean difference between {between} is {associations.typical:.2f} standard "
         f"deviations; {associations.by_chance:.2f} is expected by chance.",
-        f"{associations.n_above:,} of {associations.n_pairs:,} pairs of columns differ by more "
-        f"than {BALANCED}.",
-        f"The effective sample size is {kish_size(view.a):,.0f} of {view.rows.n:,} rows.",
+        f"The effective sample size is {size:,.0f} of {view.rows.n:,} rows.",
     ]
-    if associations.typical <= max(BALANCED / 2, BEYOND_CHANCE * associations.by_chance):
-        sentence = (
-            f"{what.capitalize() if suspects else 'The columns'} hardly "
-            + ("predict the other columns" if suspects else "predict each other")
-            + ": there is nothing to decorrelate, and k-means is sufficient."
+    if candidates:
+        word, sentence = _answer(view, bool(suspects), candidates, size)
+    elif size < MIN_ROWS:
+        word, sentence = "cannot tell", f"{size:,.0f} rows are too few to test columns for effects."
+    elif associations.typical <= max(BALANCED / 2, BEYOND_CHANCE * associations.by_chance):
+        word, sentence = (
+            "no",
+            (
+                f"The columns hardly predict each other: their mean difference is "
+                f"{associations.typical:.2f} standard deviations, and {associations.by_chance:.2f} "
+                "is expected by chance."
+            ),
         )
-        return Verdict("no", sentence, tuple(reasons))
-    if suspects:
-        reasons.append(f"{associations.touched:.0%} of the other columns depend on {what}.")
-        if associations.touched <= NARROW_REACH:
+    else:
+        word, sentence = (
+            "cannot tell",
+            (
+                "No column has few values, so that none was tested for effects: name a suspect if "
+                "a column describes how the data were collected."
+            ),
+        )
+    return Verdict(word, sentence, tuple(reasons))
+
+
+def _answer(
+    view: View, named: bool, candidates: tuple[Candidate, ...], size: float
+) -> tuple[str, str]:
+    active = [one for one in candidates if one.role != "neither"]
+    if not active:
+        sentence = _describe_candidate(candidates[0])
+        if len(candidates) > 1:
             sentence = (
-                f"Only {associations.touched:.0%} of the other columns depend on {what}: drop "
-                "those columns first, and compare."
+                f"None of the {len(candidates)} tested columns depends on the other columns as far "
+                f"as the data show (smallest p = {min(c.p_dependence for c in candidates):.2g})"
             )
-            return Verdict("maybe", sentence, tuple(reasons))
-        sentence = (
-            f"{associations.touched:.0%} of the other columns depend on {what}: dropping "
-            f"{'it' if len(suspects) == 1 else 'them'} would not remove that, so decorrelation is "
-            "worthwhile."
+        if size < ENOUGH_ROWS:
+            return "cannot tell", f"{sentence}, but {size:,.0f} rows show strong effects only."
+        return "no", f"{sentence}: nothing needs a correction."
+    if named:
+        return "yes", f"{_describe_candidate(active[0])}: a correction is worthwhile."
+    traces = [one for one in active if _has_telling_name(view, one.column)]
+    traces += [one for one in active if one.role == "effect" and one.shifted >= TRACE]
+    if traces:
+        return "yes", (
+            f"{_describe_candidate(traces[0])}: name it as a suspect if it describes how the data "
+            "were collected rather than their subject."
         )
-        return Verdict("yes", sentence, tuple(reasons))
-    wide = [x for x in notices if x.why == "predicts many columns"]
-    if wide:
-        sentence = (
-            f"Columns predict each other; “{wide[0].column}” predicts most others. If it describes "
-            "how the data were collected rather than their subject, name it as a suspect."
-        )
-        return Verdict("maybe", sentence, tuple(reasons))
-    sentence = (
-        "Columns predict each other, but no single column seems to reflect how the data were "
-        "collected: decorrelating all pairs could split real clusters."
+    return "no", (
+        f"No column looks like a trace of the collection: by name none does, and none shifts at "
+        f"least {TRACE:.0%} of the other columns. {_describe_candidate(active[0])}."
     )
-    return Verdict("maybe", sentence, tuple(reasons))
+
+
+def _describe_candidate(one: Candidate) -> str:
+    """A sentence, without its full stop, with the number that decides."""
+    if one.role == "effect":
+        return (
+            f"“{one.column}” shifts {one.shifted:.0%} of the other columns within groups of rows, "
+            f"by {one.shift:.2f} standard deviations on average ({_format_p(one.p_effect)})"
+        )
+    if one.role == "selection":
+        return (
+            f"The shares of the groups of rows differ by “{one.column}” "
+            f"({_format_p(one.p_dependence)}), which does not shift the columns within groups"
+        )
+    return (
+        f"“{one.column}” is independent of the other columns as far as the data show "
+        f"({_format_p(one.p_dependence)})"
+    )
+
+
+def _format_p(p: float) -> str:
+    return f"p = {p:.2g}"
+
+
+def _has_telling_name(view: View, name: str) -> bool:
+    """Whether the name of a column of a table suggests the collection. Members of a numbered family
+    (lab1, lab2, ...) are measurements, whatever their name."""
+    if view.encoder is None or not INFORMATIVE & _words_of(name):
+        return False
+    return sum(_stem(other) == _stem(name) for other in view.source_names) < MIN_FAMILY

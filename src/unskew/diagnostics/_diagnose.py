@@ -19,6 +19,7 @@ from ..metrics import effective_sample_size, kish_size
 from ..mixture import SelectionMixture
 from . import _measure
 from ._likelihood import check_mixture, compare_likelihoods
+from ._mixing import measure_mixing
 from ._overlap import measure_overlap
 from ._results import Baseline, Convergence, Diagnostics, SuspectEffect
 from ._verdict import Evidence, Verdict, decide
@@ -223,6 +224,7 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
         projection=projection,
         effects=_effects(model),
         overlap=() if labels is None else measure_overlap(view, labels, w, int(model._K)),
+        mixing=() if labels is None else measure_mixing(view, labels, w, _seed(model)),
         notes=(*inspection.notes, *_notes(view, correlation, projection, imbalance)),
         settings=settings_of(
             view,

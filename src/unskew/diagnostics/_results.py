@@ -231,6 +231,33 @@ class Overlap:
 
 
 @dataclass(frozen=True)
+class Mixing:
+    """How well the values of a suspect are mixed, by the metrics of batch integration.
+
+    Before: the rows as they are, design weights. After: rows without the effects that the model
+    removes, under its weights, so that shares of clusters that differ by value do not count as bad
+    mixing. Numbers are those of at most 1,000 rows; a numeric suspect is binned.
+
+    lisi        `metrics.lisi_score`, 0 separate, 1 mixed in equal shares
+    kbet        `metrics.kbet_score`, share of neighbourhoods with the overall shares
+    silhouette  `metrics.batch_silhouette_score` within clusters, 1 mixed; None where no cluster
+                has two values
+    explained   `metrics.principal_component_regression_score`, share of the variance of the
+                columns that the suspect explains
+    """
+
+    suspect: str
+    lisi_before: float
+    lisi_after: float
+    kbet_before: float
+    kbet_after: float
+    silhouette_before: float | None
+    silhouette_after: float | None
+    explained_before: float
+    explained_after: float
+
+
+@dataclass(frozen=True)
 class Settings:
     """Parameters, versions and data description needed to reproduce a result."""
 
@@ -296,6 +323,7 @@ class Diagnostics(HasTables):
     projection: Projection | None
     effects: tuple[SuspectEffect, ...]
     overlap: tuple[Overlap, ...]
+    mixing: tuple[Mixing, ...]
     notes: tuple[str, ...]
     settings: Settings
 
@@ -326,11 +354,46 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A column that may be a trace of the collection, and what it does to the other columns.
+
+    role            "effect": it shifts other columns within groups of rows; "selection": the
+                    shares of the groups differ by its values, and it has no effect; "neither": it
+                    is independent of the other columns as far as the data show
+    explained       gain in BIC / (2 n) of the model with selection and effect over one without
+                    both: log-likelihood per row, after the penalty; the sum of ``effect_gain`` and
+                    ``selection_gain``
+    shift           standard deviation of the effects, in standard deviations within groups, mean
+                    of the shifted columns
+    shifted         share of the other columns with a shift of at least 0.1
+    p_effect        p-value of selection alone against an effect; 1 where ``p_dependence`` is not
+                    significant
+    p_dependence    p-value of independence of the other columns; both by permutation, and adjusted
+                    by Holm's method for the number of candidates
+    n_groups        number of groups with the lowest BIC
+    """
+
+    column: str
+    role: str
+    explained: float
+    effect_gain: float
+    selection_gain: float
+    shift: float
+    shifted: float
+    p_effect: float
+    p_dependence: float
+    n_groups: int
+
+
+@dataclass(frozen=True)
 class Audit(HasTables):
     """Audit of a table before any clustering; see `audit`.
 
-    worth              whether decorrelation is worthwhile: a Verdict whose word is "yes", "maybe"
-                       or "no"
+    worth              whether a correction is worthwhile: a Verdict whose word is "yes", "no" or
+                       "cannot tell"
+    candidates         columns that may be traces of the collection, strongest effect first: the
+                       suspects, or columns of few values (at most 20) of at most 2,000 rows
+    pairs              the most associated pairs of columns
     typical_difference mean of |difference| over all pairs; ``by_chance`` is its expected value
                        if the columns were independent
     reach              for each source column the share of the others that it predicts
@@ -347,6 +410,7 @@ class Audit(HasTables):
     pairs: tuple[AuditedPair, ...]
     n_pairs: int
     n_pairs_above: int
+    candidates: tuple[Candidate, ...]
     notices: tuple[Notice, ...]
     reach: tuple[tuple[str, float], ...]
     notes: tuple[str, ...]

@@ -19,7 +19,14 @@ Examples
 
 from __future__ import annotations
 
-from ._audit import audited_pairs, choice, method_scores, reach_of_columns, sensitivity_surface
+from ._audit import (
+    audited_pairs,
+    candidate_columns,
+    choice,
+    method_scores,
+    reach_of_columns,
+    sensitivity_surface,
+)
 from ._correction import (
     before_after,
     correction,
@@ -43,6 +50,7 @@ from ._fit import (
 __all__ = [
     "audited_pairs",
     "before_after",
+    "candidate_columns",
     "choice",
     "cluster_profile",
     "cluster_profiles",

@@ -21,7 +21,6 @@ from ._style import (
     ORANGE,
     RED,
     SKY,
-    THRESHOLD,
     WIDTH,
     bars,
     new_axes,
@@ -112,16 +111,34 @@ def choice(found: Any, ax: Axes | None = None) -> Axes:
 
 @styled
 def audited_pairs(found: Any, ax: Axes | None = None, *, most: int = 20) -> Axes:
-    """The strongest pairs of columns of an Audit, by standardised difference."""
+    """The most associated pairs of columns of an Audit."""
     pairs = getattr(found, "pairs", found)
     shown = list(pairs)[:most]
     names = [f"{shorten(p.first, 17)} / {shorten(p.second, 17)}" for p in shown]
-    above = [p.difference > THRESHOLD for p in shown]
-    ax = bars(ax, names, [p.difference for p in shown], [BLUE if a else GRID for a in above])
-    ax.axvline(THRESHOLD, color=RED, linewidth=1, linestyle=(0, (4, 3)))
-    ax.set_xlabel(f"largest |standardised difference|; dashed: {THRESHOLD:g}")
+    ax = bars(ax, names, [p.association for p in shown], BLUE)
+    ax.set_xlim(0, 1)
+    ax.set_xlabel("association: |r|, eta or Cramér's V")
     total = getattr(found, "n_pairs", len(pairs))
     note(ax, f"the {len(shown)} strongest of {total:,} pairs" if total > len(shown) else "")
+    return ax
+
+
+@styled
+def candidate_columns(found: Any, ax: Axes | None = None, *, most: int = 20) -> Axes:
+    """What each candidate column of an Audit explains: by an effect, and by selection.
+
+    Gain in BIC / 2 per row; names of columns that have neither are grey.
+    """
+    shown = list(getattr(found, "candidates", found))[:most]
+    neither = [c.role == "neither" for c in shown]
+    effects = [max(c.effect_gain, 0.0) if c.role == "effect" else 0.0 for c in shown]
+    gains = [0.0 if none else max(c.selection_gain, 0.0) for c, none in zip(shown, neither)]
+    ax = bars(ax, [shorten(c.column) for c in shown], effects, ORANGE)
+    ax.barh(np.arange(len(shown))[::-1], gains, 0.62, left=effects, color=SKY, linewidth=0)
+    ax.set_xlim(0, max([1e-9, *(e + g for e, g in zip(effects, gains))]) * 1.06)
+    for label, none in zip(ax.get_yticklabels(), neither):
+        label.set_color(MUTED if none else INK)
+    ax.set_xlabel("gain in log-likelihood per row: orange by an effect, blue by selection")
     return ax
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from ..diagnostics import Audit
 from ._page import Column, Page, Picture, ReportTable, Section, Tile, drawn, numbers, plural, texts
 
-WORDS = {"yes": "Worthwhile", "maybe": "Perhaps", "no": "Not needed"}
-TONES = {"yes": "good", "maybe": "neutral", "no": "neutral"}
+WORDS = {"yes": "Yes", "no": "No", "cannot tell": "Cannot tell"}
+TONES = {"yes": "good", "no": "neutral", "cannot tell": "neutral"}
+ROLES = {"effect": "effect", "selection": "selection only", "neither": "neither"}
 MEASURES = {"cramers_v": "Cramér's V", "eta": "eta", "r": "|r|"}
 
 
@@ -19,7 +20,9 @@ def page_of_audit(a: Audit) -> Page:
         sentence=a.worth.sentence,
         reasons=a.worth.reasons,
         tiles=_tiles(a),
-        sections=tuple(s for s in (_notices(a), _pairs(a), _reach(a)) if s is not None),
+        sections=tuple(
+            s for s in (_candidates(a), _notices(a), _pairs(a), _reach(a)) if s is not None
+        ),
         settings=a.settings,
         notes=a.notes,
     )
@@ -27,16 +30,58 @@ def page_of_audit(a: Audit) -> Page:
 
 def _tiles(a: Audit) -> tuple[Tile, ...]:
     share = a.n_pairs_above / a.n_pairs if a.n_pairs else 0.0
-    widest = a.reach[0] if a.reach else ("", 0.0)
+    roles = [one.role for one in a.candidates]
+    tested = f"of {plural(len(roles), 'tested column')}"
     return (
-        Tile(
-            "Mean difference",
-            f"{a.typical_difference:.2f}",
-            f"standard deviations; by chance {a.by_chance:.2f}",
-        ),
+        Tile("Columns with an effect", str(roles.count("effect")), tested),
+        Tile("Columns with a selection only", str(roles.count("selection")), tested),
         Tile("Pairs that differ", f"{share:.0%}", f"by more than 0.1, of {a.n_pairs:,} pairs"),
-        Tile("Largest reach", f"{widest[1]:.0%}", f"of the other columns, by {widest[0]}"),
         Tile("Notices", f"{len(a.notices)}", "columns that may reflect data collection"),
+    )
+
+
+def _candidates(a: Audit) -> Section | None:
+    if not a.candidates:
+        return None
+    first = a.candidates[0]
+    words = f"First: {first.column}, {ROLES[first.role]}."
+    return Section(
+        "candidates",
+        "Traces of the collection",
+        "Columns of few values, and what they do to the other columns within groups of rows. An "
+        "effect shifts other columns; a selection changes the shares of the groups.",
+        (
+            Picture(
+                "candidates-picture",
+                "Effects and selection",
+                words,
+                f"Bar chart of the gain in log-likelihood by effect and selection. {words}",
+                drawn("candidate_columns", a),
+                "full",
+            ),
+        ),
+        (
+            ReportTable(
+                "candidates-table",
+                "Tested columns",
+                "Shifted: share of the other columns with a shift of at least 0.1 standard "
+                "deviations. Gains are in BIC / 2 per row. p-values are by permutation, adjusted "
+                "by Holm's method.",
+                (
+                    *texts("Column", "Finding"),
+                    Column("Shifted", "percent"),
+                    *numbers("Shift", "Gain by effect", "Gain by selection"),
+                    *numbers("p of effect", "p of dependence"),
+                ),
+                tuple(
+                    (
+                        *(c.column, ROLES[c.role], c.shifted, c.shift),
+                        *(c.effect_gain, c.selection_gain, c.p_effect, c.p_dependence),
+                    )
+                    for c in a.candidates
+                ),
+            ),
+        ),
     )
 
 
@@ -61,7 +106,7 @@ def _notices(a: Audit) -> Section:
 def _pairs(a: Audit) -> Section:
     strongest = a.pairs[0] if a.pairs else None
     words = (
-        f"Strongest: {strongest.first} and {strongest.second}, {strongest.difference:.2f}."
+        f"Strongest: {strongest.first} and {strongest.second}, {strongest.association:.2f}."
         if strongest
         else "No pair differs."
     )
@@ -76,8 +121,8 @@ def _pairs(a: Audit) -> Section:
     return Section(
         "pairs",
         "Associated columns",
-        "Standardised mean difference of one column under the other, and a measure of association "
-        "between 0 and 1.",
+        "Association between 0 and 1, and the largest standardised mean difference of one column "
+        "under the other, which is large by chance for rare values.",
         (picture,) if a.pairs else (),
         (
             ReportTable(
@@ -86,11 +131,12 @@ def _pairs(a: Audit) -> Section:
                 f"The {len(a.pairs)} strongest of {plural(a.n_pairs, 'pair')}.",
                 (
                     *texts("First", "Second"),
-                    *numbers("Difference", "Association"),
+                    *numbers("Association"),
                     Column("Measure"),
+                    *numbers("Difference"),
                 ),
                 tuple(
-                    (p.first, p.second, p.difference, p.association, MEASURES[p.kind])
+                    (p.first, p.second, p.association, MEASURES[p.kind], p.difference)
                     for p in a.pairs
                 ),
             ),

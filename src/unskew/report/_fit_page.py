@@ -314,12 +314,35 @@ def _baselines_section(d: Diagnostics) -> Section | None:
                 *association_rows({name: found for name, *_, found in methods}),
             )
         )
+    if d.mixing:
+        tables.append(_mixing_table(d))
     return Section(
         "baselines",
         "Baselines",
         "Simpler methods on the same rows, with the same initializations.",
         (),
         tuple(tables),
+    )
+
+
+def _mixing_table(d: Diagnostics) -> ReportTable:
+    names = ("LISI", "kBET", "Batch silhouette")
+    pairs = [f"{name}, {when}" for name in names for when in WHEN]
+    explained = [Column(f"Explained variance, {when}", "percent") for when in WHEN]
+    return ReportTable(
+        "mixing",
+        "Mixing of the suspects",
+        "Scores of batch integration, before and after the correction with its weights. LISI, kBET "
+        "and batch silhouette: 0 = separate, 1 = mixed. Explained variance: the share of the "
+        "variance of the other columns that the suspect explains.",
+        (Column("Suspect"), *numbers(*pairs), *explained),
+        tuple(
+            (
+                *(m.suspect, m.lisi_before, m.lisi_after, m.kbet_before, m.kbet_after),
+                *(m.silhouette_before, m.silhouette_after, m.explained_before, m.explained_after),
+            )
+            for m in d.mixing
+        ),
     )
 
 

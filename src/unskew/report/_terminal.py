@@ -22,11 +22,12 @@ COLOURS = {
     "yes": "green",
     "no effect": "yellow",
     "cannot be told": "yellow",
-    "maybe": "yellow",
+    "cannot tell": "yellow",
     "no": "yellow",
     "harmed": "red",
 }
 MOST_ROWS = 12  # of a table of an audit
+TABLES = ("candidates-table", "notices", "pairs-table")  # of an audit
 MOST_SUSPECTS = 3  # in the table of a comparison
 PLURAL = {"number": "numbers", "category": "categories", "date": "dates"}
 
@@ -175,7 +176,7 @@ def _clusters(found: Diagnostics) -> Table:
 
 
 def show_audit(found: Audit) -> Group:
-    """Numbers, notices, strongest pairs and notes of the report."""
+    """Answer, numbers, candidates, notices, strongest pairs and notes of the report."""
     page = page_of_audit(found)
     tables = [table for section in page.sections for table in section.tables]
     return Group(
@@ -183,9 +184,9 @@ def show_audit(found: Audit) -> Group:
             ("data", page.subject),
             *((tile.label.lower(), f"{tile.value} {tile.note}") for tile in page.tiles),
         ),
-        *(_first_rows(t) for t in tables if t.rows and t.key in ("notices", "pairs-table")),
+        *(_first_rows(t) for t in tables if t.rows and t.key in TABLES),
         facts(
-            ("worthwhile", verdict_line(found.worth)),
+            ("correction worthwhile?", verdict_line(found.worth)),
             *(("note", note) for note in page.notes),
         ),
     )
