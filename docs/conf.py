@@ -25,7 +25,7 @@ extensions = [
     "sphinx_copybutton",
     "mathml",
     "plain_docstrings",
-    "absent_notes",
+    "pages",
 ]
 exclude_patterns = ["_build", "_ext", "_templates"]
 templates_path = ["_templates"]

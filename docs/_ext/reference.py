@@ -30,6 +30,7 @@ def write(folder: Path) -> None:
         names = getattr(import_module(module), "__all__", None) or WITHOUT_ALL[module]
         names = [name for name in names if not name.startswith("_")]
         summary = (import_module(module).__doc__ or "").split("\n\n")[0].replace("\n", " ")
+        summary = summary.removeprefix("unskew: ")
         lines += [title, "-" * len(title), "", f"``{module}``: {summary}", ""]
         lines += [
             f".. currentmodule:: {module}",
