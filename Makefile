@@ -12,7 +12,7 @@ ifneq ($(wildcard ../shared/reference),)
 export UNSKEW_REFERENCE ?= $(abspath ../shared/reference)
 endif
 
-.PHONY: help setup demo test soak oldest lint format bench clean
+.PHONY: help setup demo test soak oldest lint format bench docs dist clean
 
 help:
 	@echo "make demo   one biased column and what eight methods make of it, on simulated data"
@@ -21,6 +21,8 @@ help:
 	@echo "make oldest a part of the tests with the oldest declared versions of the dependencies"
 	@echo "make lint   ruff (format and rules) and mypy"
 	@echo "make bench  slow measurements; prints tables"
+	@echo "make docs   guide, gallery and reference, from $(DOCS)/html/index.html; examples are executed"
+	@echo "make dist   wheel and sdist in dist/, checked"
 	@echo "make setup  create $(VENV) with everything above (done by each target on its own)"
 
 setup: $(READY)
@@ -74,6 +76,28 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks selection --quick --out out
 	$(BIN)/python -m benchmarks sites --quick --out out
 	$(BIN)/python -m benchmarks first-contact --out out
+
+# Warnings are errors; links within the pages are checked by Sphinx. Examples of docstrings run in `make test`, those of
+# the pages here. One thread of BLAS: examples are small, and faster so.
+DOCS       := out/docs
+DOCS_READY := $(VENV)/.docs
+
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	touch $@
+
+docs: $(DOCS_READY)
+	$(BIN)/codespell -L sav docs/*.md docs/guide examples README.md CONTRIBUTING.md CHANGELOG.md
+	$(BIN)/python -m pytest --doctest-glob="*.md" docs/*.md docs/guide/*.md
+	mkdir -p $(DOCS)/start && cd $(DOCS)/start && $(abspath $(BIN))/python $(abspath docs)/start/patients.py \
+	    && $(abspath $(BIN))/python $(abspath docs)/start/fit.py | diff - $(abspath docs)/start/fit.txt
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going -d $(DOCS)/doctrees docs $(DOCS)/html
+
+dist: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[release]"
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
