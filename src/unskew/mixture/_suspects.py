@@ -106,6 +106,10 @@ class Suspect:
         return np.column_stack([Z, ~known]).astype(float) if self.has_missing else Z
 
 
+def _short(value: float) -> str:
+    return format_number(value) if float(value).is_integer() else f"{value:.4g}"
+
+
 def natural_spline(x: np.ndarray, knots: np.ndarray) -> np.ndarray:
     """Natural cubic splines: x and, for m knots, m - 2 functions that are linear outside them."""
 
@@ -262,7 +266,7 @@ def _learn_number(name: str, sources: tuple, x: np.ndarray, a: np.ndarray) -> Su
     levels = []
     for at in range(shown.max() + 1):
         own = v[shown[code] == at]
-        levels.append(f"{format_number(own.min())} to {format_number(own.max())}")
+        levels.append(f"{_short(own.min())} to {_short(own.max())}")
     knots = quantiles(KNOTS)
     if knots.size < 3:
         knots = np.linspace(v[0], v[-1], 4)
