@@ -78,7 +78,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks first-contact --out out
 
 # Warnings are errors; links within the pages are checked by Sphinx. Examples of docstrings run in `make test`, those of
-# the pages here. One thread of BLAS: examples are small, and faster so.
+# the pages and the notebook here. One thread of BLAS: examples are small, and faster so.
 DOCS       := out/docs
 DOCS_READY := $(VENV)/.docs
 
@@ -91,6 +91,7 @@ docs: $(DOCS_READY)
 	$(BIN)/python -m pytest --doctest-glob="*.md" docs/*.md docs/guide/*.md
 	mkdir -p $(DOCS)/start && cd $(DOCS)/start && $(abspath $(BIN))/python $(abspath docs)/start/patients.py \
 	    && $(abspath $(BIN))/python $(abspath docs)/start/fit.py | diff - $(abspath docs)/start/fit.txt
+	cp docs/notebooks/quickstart.ipynb $(DOCS)/start && $(BIN)/jupyter execute --inplace $(DOCS)/start/quickstart.ipynb
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going -d $(DOCS)/doctrees docs $(DOCS)/html
 
 dist: $(READY)

@@ -6,7 +6,7 @@ from importlib import import_module
 import numpy as np
 
 BASE = (
-    *("unskew", "unskew.baselines", "unskew.datasets", "unskew.diagnostics"),
+    *("unskew", "unskew.anndata", "unskew.baselines", "unskew.datasets", "unskew.diagnostics"),
     *("unskew.feature_selection", "unskew.metrics", "unskew.simulate"),
 )
 EXTRAS = {

@@ -30,13 +30,17 @@ for tint in (0.3, 1.0):
           f"verdict of DCKM: {verdict(model, data.X).word}")  # fmt: skip
 
 # %%
-# Centres of the clusters at the strong tint: k-means (top) mixes scanners and digits, DCKM
-# (bottom) shows digits.
+# The population at the strong tint: mean of the images (without tint) in each cluster. A sharp
+# picture means that a cluster has one digit.
 fig, axes = plt.subplots(2, 4, figsize=(6, 3.4), layout="constrained")
-both = {"k-means": kmeans.cluster_centers_, "DCKM": model.cluster_centers_}
-for row, (title, centres) in zip(axes, both.items()):
-    for ax, centre in zip(row, centres):
-        ax.imshow(np.asarray(centre)[:64].reshape(8, 8), cmap="gray_r")
+both = {
+    "k-means": kmeans.predict(data.X_population[:, :64]),
+    "DCKM": model.predict(data.X_population),
+}
+for row, (title, labels) in zip(axes, both.items()):
+    for k, ax in enumerate(row):
+        mean = np.asarray(data.X_clean)[labels == k].mean(axis=0)
+        ax.imshow(mean.reshape(8, 8), cmap="gray_r")
         ax.set(xticks=[], yticks=[])
     row[0].set_ylabel(title)
 plt.show()

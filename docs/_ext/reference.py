@@ -13,6 +13,7 @@ MODULES = {
     "unskew.datasets": "Data sets",
     "unskew.baselines": "Baselines",
     "unskew.feature_selection": "Feature selection",
+    "unskew.anndata": "AnnData",
     "unskew.dask": "Dask clusters",
 }
 WITHOUT_ALL = {"unskew.dask": ["DaskDCKM", "SchedulerGone"]}

@@ -195,6 +195,17 @@ def load(path: Any, *, max_bytes: int = MAX_BYTES) -> Any:
     Returns
     -------
     The fitted model.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import unskew
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> model = unskew.DCKM(2, n_init=1, random_state=0).fit(X)
+    >>> path = unskew.save(model, tempfile.mkdtemp() + "/model.skops")
+    >>> bool((unskew.load(path).labels_ == model.labels_).all())
+    True
     """
     sio = _skops()
     content = _read(path, max_bytes)

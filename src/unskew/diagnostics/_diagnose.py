@@ -80,7 +80,7 @@ def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
 
     Parameters
     ----------
-    model : fitted DCKM, ConsensusDCKM or DecorrelationWeights
+    model : fitted SelectionMixture, DCKM, ConsensusDCKM or DecorrelationWeights
     X, sample_weight
         The data and design weights of the fit, as in `diagnose`.
 

@@ -50,6 +50,16 @@ def to_html(found: Any) -> str:
     Returns
     -------
     str
+
+    Examples
+    --------
+    >>> from unskew.diagnostics import audit
+    >>> from unskew.report import to_html
+    >>> from unskew.simulate import make_sites
+    >>> data = make_sites(200, n_features=3, random_state=0)
+    >>> found = audit(data.X, suspects=data.suspects)
+    >>> to_html(found)[:15]
+    '<!doctype html>'
     """
     try:
         from ._html import render_html
@@ -68,6 +78,16 @@ def to_markdown(found: Any) -> str:
     Returns
     -------
     str
+
+    Examples
+    --------
+    >>> from unskew.diagnostics import audit
+    >>> from unskew.report import to_markdown
+    >>> from unskew.simulate import make_sites
+    >>> data = make_sites(200, n_features=3, random_state=0)
+    >>> found = audit(data.X, suspects=data.suspects)
+    >>> to_markdown(found).splitlines()[0][:6]
+    '# Yes:'
     """
     return render_markdown(page_of(found))
 
@@ -95,6 +115,17 @@ def to_json(found: Any) -> str:
     Returns
     -------
     str
+
+    Examples
+    --------
+    >>> from unskew.diagnostics import audit
+    >>> from unskew.report import to_json
+    >>> from unskew.simulate import make_sites
+    >>> data = make_sites(200, n_features=3, random_state=0)
+    >>> found = audit(data.X, suspects=data.suspects)
+    >>> import json
+    >>> json.loads(to_json(found))["n_rows"]
+    200
     """
     page_of(found)  # raises TypeError for the same types as the other formats
     kind = type(found).__name__.lower()
@@ -114,6 +145,17 @@ def write_report(found: Any, path: Any) -> Path:
     ----------
     found : Diagnostics, Audit or Comparison
     path : str or path
+
+    Examples
+    --------
+    >>> from unskew.diagnostics import audit
+    >>> from unskew.report import write_report
+    >>> from unskew.simulate import make_sites
+    >>> data = make_sites(200, n_features=3, random_state=0)
+    >>> found = audit(data.X, suspects=data.suspects)
+    >>> import tempfile
+    >>> write_report(found, tempfile.mkdtemp() + "/audit.md").name
+    'audit.md'
     """
     path = Path(path)
     writer = WRITERS.get(path.suffix.lower())
