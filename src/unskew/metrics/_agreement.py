@@ -103,7 +103,8 @@ def adjusted_rand_score(labels_true, labels_pred, *, sample_weight=None, weight_
 
     Returns
     -------
-    float, at most 1
+    float, at most 1 (with weight_kind="frequency" for weights of at least 1; smaller ones are no
+    numbers of rows, and the value can exceed 1)
 
     Examples
     --------
