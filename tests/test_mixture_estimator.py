@@ -582,3 +582,14 @@ def test_effects_on_many_columns_are_found_in_few_rows():
     assert model.choice_["effects"] == "shift"
     labels = model.predict(data.X_population, shares="population")
     assert adjusted_rand_score(data.y_population, labels) > 0.85
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_full_covariance_of_very_many_numbers_is_not_tried(monkeypatch):
+    from unskew.mixture import _estimator
+
+    monkeypatch.setattr(_estimator, "MAX_FULL", 3)
+    rng = np.random.default_rng(0)
+    for d, forms in ((3, {"diag", "full"}), (4, {"diag"})):
+        model = SelectionMixture(1, random_state=0).fit(rng.normal(size=(40, d)))
+        assert {one["covariance"] for one in model.candidates_} == forms

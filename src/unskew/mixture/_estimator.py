@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,9 @@ from .._compat import FIT_STACKLEVEL
 from .._data.columns import as_frame, column_names
 from .._mixture.blocks import EFFECTS
 from .._mixture.em import Choice, Mixture, bic, e_step, run_em
+from .._mixture.partition import MAX_FULL
 from .._mixture.rows import Rows, Stats
+from .._parallel import one_blas_thread
 from .._preprocessing import TableEncoder
 from .._progress import emit, nested_progress, verbose_logging
 from .._records import OverlapWarning
@@ -53,6 +56,8 @@ from ._suspects import NO_SUSPECT, Combinations, codes_of, read_suspects
 
 # A full covariance distinguishes at most this many patterns of missing values.
 MAX_PATTERNS = 50
+# Up to this many rows all products are made by one thread.
+ONE_THREAD_ROWS = 20_000
 
 
 class SelectionMixture(
@@ -115,6 +120,7 @@ class SelectionMixture(
         Covariance of the numbers, shared by all groups. A full one is shrunk towards the variances
         of each column given the others, with d + 1 prior rows. With missing values it is exact by
         pattern of missing values; with more than 50 patterns "auto" is "diag" and "full" an error.
+        "auto" tries a full one for at most 128 numbers.
     effects : {"auto", "none", "shift", "shift-scale", "per-group"}, default="auto"
         Whether levels shift the columns, change their spread as well (of numbers, with
         covariance="diag"), or shift the groups differently. "auto": the form with the lowest BIC;
@@ -307,20 +313,24 @@ class SelectionMixture(
         with rollback_on_error(self), verbose_logging(self.verbose):
             self._check_parameters()
             problem, settings = self._prepare(X, sample_weight)
-            if self.init is not None:
-                found = self._from_init(problem, settings)
-            elif self.n_components == "auto":
-                largest = min(self.max_components, problem.n_used)
-                found = screen_all(problem, settings, largest)
-            else:
-                found = screen(problem, self.n_components, settings)
+            # The search consists of thousands of small products, which threads of BLAS delay.
+            with one_blas_thread():
+                if self.init is not None:
+                    found = self._from_init(problem, settings)
+                elif self.n_components == "auto":
+                    largest = min(self.max_components, problem.n_used)
+                    found = screen_all(problem, settings, largest)
+                else:
+                    found = screen(problem, self.n_components, settings)
 
             def watch(iteration: int, bound: float) -> None:
                 emit("iteration", iteration, bound=bound)
 
-            with nested_progress():
+            few = problem.n_used <= ONE_THREAD_ROWS
+            with nested_progress(), one_blas_thread() if few else nullcontext():
                 fit = polish(problem, found, settings, watch)
-            self._store(problem, fit, found, one_group(problem, settings))
+                alone = one_group(problem, settings)
+            self._store(problem, fit, found, alone)
         return self
 
     def _prepare(self, X: Any, sample_weight: Any) -> tuple[Problem, Settings]:
@@ -405,7 +415,7 @@ class SelectionMixture(
 
     def _settings(self, rows: Rows) -> Settings:
         covariances = ("diag", "full") if self.covariance == "auto" else (self.covariance,)
-        if rows.n_gauss < 2 and self.covariance == "auto":
+        if not 2 <= rows.n_gauss <= MAX_FULL and self.covariance == "auto":
             covariances = ("diag",)
         if "full" in covariances and not rows.patterns_exact:
             if self.covariance == "full":
