@@ -279,6 +279,14 @@ def test_only_shifts_have_an_inverse():
         scaled.inverse_transform(table)
 
 
+def test_one_group_is_reported_because_groups_of_a_site_are_removed_with_its_effects(rng):
+    site = np.repeat([0, 1, 2], 60)
+    X = np.c_[rng.normal(size=(180, 2)) + 6.0 * np.eye(3)[site][:, :2], site]
+    with pytest.warns(UserWarning, match="A mixture of one group was selected"):
+        found = corrector(suspects=2, n_components="auto", kinds={2: "category"}).fit(X)
+    assert found.n_components_ == 1
+
+
 # ------------------------------------------------------------------------------- command line
 def test_correct_writes_the_whole_table_and_applies_the_model_to_new_rows(
     tmp_path, monkeypatch, unskew

@@ -179,6 +179,14 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 self.sample_weight_ = w
             self.identified_ = mixture.identified_
             self.n_components_, self.n_iter_ = mixture.n_components_, mixture.n_iter_
+            if suspects is not None and self.n_components == "auto" and self.n_components_ == 1:
+                warnings.warn(
+                    "A mixture of one group was selected, so that all differences between the "
+                    "values of the suspects are removed. If each value has groups of its own, "
+                    "these are removed too: give n_components.",
+                    UserWarning,
+                    stacklevel=2,
+                )
             if self.suspects is not None and not any(
                 column.kind == "number" for column in mixture._columns
             ):
