@@ -43,7 +43,7 @@ MAX_IN_MAPS = 60
 MAX_IN_PROFILE = 15
 MAX_IN_PROJECTION = 2000
 MAX_CORRELATION_ROWS = 10
-# Limits on rows and columns of the subsample for stability on halves and the permutation check.
+# Limits on rows and columns of the subsample for stability on halves.
 MAX_IN_HALVES = 2000
 MAX_COLUMNS_IN_HALVES = 5000
 # Smallest change of a column's between-cluster share of the variance that is reported.
