@@ -173,6 +173,7 @@ def test_lines_are_of_the_outermost_phase_and_of_others_now_and_then(capsys, mon
             emit("iteration", 2, objective=0.3)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
+        "unskew fit: fitting",
         "unskew fit: restart 1 of 2: objective 0.4, converged",
         "unskew fit: iteration 2: objective 0.3",
     ]

@@ -281,6 +281,10 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Names of the columns that ``transform`` returns."""
         return super().get_feature_names_out(input_features)[self._kept()]
 
+    def _corrected(self) -> list[int]:
+        """Positions of the columns that ``transform`` changes."""
+        return [c.source for _, c in self.mixture_._shifted(self.suspects_)]
+
     def _kept(self) -> np.ndarray:
         kept = np.arange(self.n_features_in_)
         if self.drop_suspects and self.suspects_ is not None:

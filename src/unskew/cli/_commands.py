@@ -1,4 +1,4 @@
-"""The commands demo, columns, audit, fit, predict, weigh and compare. Each returns an exit code.
+"""The work of the commands. Each returns an exit code.
 
 `_app.py` says which options a command has; their values are in `Session.options`.
 """
@@ -9,15 +9,14 @@ import contextlib
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.console import Group
 
 from .._data.block_table import BlockTable
 from .._io import FileError, nearest, table_bytes
 from .._records import OverlapWarning
+from ..report._fit_record import fit_record
 from ..report._terminal import (
     facts,
     several,
@@ -26,7 +25,6 @@ from ..report._terminal import (
     show_comparison,
     show_fit,
     show_scores,
-    verdict_line,
 )
 from ._inputs import (
     DCKM_OPTIONS,
@@ -41,87 +39,56 @@ from ._inputs import (
 )
 from ._session import Session
 
-EXPLANATION = (
-    "\nDropping the column does not help, because 36 other columns depend on the site. "
-    "Regressing it out also removes part of the kinds, which shows in the sample.\n"
-    "Effective size: effective sample size as a share of the rows. Imbalance left: remaining "
-    "share of the association between site and the other columns.\n"
-)
+# Verdicts that fail a check, by the value of --fail-on.
+BAD_VERDICTS = {"harmed": ("harmed",), "no-effect": ("harmed", "no effect", "cannot be told")}
 
 
 def demo(run: Session) -> int:
-    """Compare eight methods on simulated data with one biased column.
-
-    Patients of four kinds at four sites. Site and kind are associated in the sample and
-    independent in the population; 40 columns depend on the kind, 36 on the site. Only the site is
-    named as a suspect.
-    """
     from ..diagnostics import diagnose
-    from ..diagnostics._simulated import MethodScores, score_methods
+    from ..diagnostics._simulated import mean_scores, score_methods
     from ..simulate import make_site_footprint
 
-    rate, rows, samples, seed = (run.options[n] for n in ("rate", "rows", "samples", "seed"))
-    begin, results = time.monotonic(), []
+    sizes = {name: run.options[name] for name in ("rows", "rate", "samples")}
+    begin, results, samples = time.monotonic(), [], sizes["samples"]
     with run.outputs(record=False):
         for i in range(samples):
             with run.step("demo", f"sample {i + 1} of {samples}: simulating, eight methods"):
-                data = make_site_footprint(rows, rate=rate, random_state=seed + i)
-                scores, model, frame = score_methods(data, seed + i)
+                seed = run.options["seed"] + i
+                data = make_site_footprint(sizes["rows"], rate=sizes["rate"], random_state=seed)
+                scores, model, frame = score_methods(data, seed)
             results.append(scores)
         with run.step("demo", "computing diagnostics"):
-            diagnosed = diagnose(model, frame)
-        run.write_report(diagnosed)
-    means = {
-        method: MethodScores(*map(_mean, zip(*(scores[method] for scores in results))))
-        for method in results[0]
-    }
-    seconds = time.monotonic() - begin
-    of = f"mean of {samples} samples" if samples > 1 else "one sample"
-    before = (
-        f"{rows:,} patients, 4 kinds, 4 sites. Site and kind are associated in the "
-        f"sample (rate {rate:g}) and independent in the population. Only `site` is named.\n"
-        f"Agreement with the true kinds (adjusted Rand index, 1 = perfect), {of}:\n"
-    )
-    verdict = verdict_line(diagnosed.verdict)
-    ending = facts(("verdict", verdict), ("time", f"{seconds:.0f} s"))
+            found = diagnose(model, frame)
+        run.write_report(found)
+    means, seconds = mean_scores(results), time.monotonic() - begin
     run.show_result(
-        Group(before, show_scores(means), EXPLANATION, ending),
-        rows=rows,
-        rate=rate,
-        samples=samples,
+        [show_scores(means, found, **sizes), facts(("time", f"{seconds:.0f} s"))],
+        **sizes,
         methods=[{"method": name, **scores._asdict()} for name, scores in means.items()],
-        verdict=diagnosed.verdict,
+        verdict=found.verdict,
         seconds=round(seconds, 1),
     )
     return 0
 
 
-def _mean(values: tuple) -> Any:
-    return None if None in values else float(np.mean(values))
-
-
 def fit(run: Session) -> int:
-    """Cluster a table such that the clusters do not follow the suspects.
-
-    Prints a summary and a verdict. The options of the run are saved next to the outputs as
-    NAME.run.toml, which can be passed to --config.
-    """
     if run.options["runs"] and run.options["checkpoint"] is not None:
         raise FileError("--checkpoint should not be given with --runs; it is for a single fit")
     return _fit(run, _clustering)
+
+
+def weigh(run: Session) -> int:
+    from .. import DecorrelationWeights
+
+    if run.options["weights"] is None and not run.as_json:
+        run.options["weights"] = "-"
+    return _fit(run, lambda run, study: DecorrelationWeights)
 
 
 def _clustering(run: Session, study: Study) -> Any:
     """The class of the estimator, by --method and --runs."""
     from .. import DCKM, ConsensusDCKM, SelectionMixture
 
-    if _method(run, study) == "mixture":
-        return SelectionMixture
-    return ConsensusDCKM if run.options.get("runs") else DCKM
-
-
-def _method(run: Session, study: Study) -> str:
-    """ "mixture" or "dckm"."""
     options = [f"--{n.replace('_', '-')}" for n in DCKM_OPTIONS if n in run.changed]
     reason = f"{options[0]} is an option of --method dckm" if options else ""
     if isinstance(study.table, BlockTable) or hasattr(study.X, "tocsr"):
@@ -133,21 +100,9 @@ def _method(run: Session, study: Study) -> str:
         raise FileError(f"--method mixture: {reason}; a mixture does not support it")
     if method == "auto" and study.suspects and reason:
         run.note(f"--method dckm is used: {reason}")
-    if method == "auto":
-        return "mixture" if study.suspects and not reason else "dckm"
-    return method
-
-
-def weigh(run: Session) -> int:
-    """Learn weights without clusters: one per row, under which columns are decorrelated.
-
-    They are written to --weights or to standard output.
-    """
-    from .. import DecorrelationWeights
-
-    if run.options["weights"] is None and not run.as_json:
-        run.options["weights"] = "-"
-    return _fit(run, lambda run, study: DecorrelationWeights)
+    if method == "mixture" or (method == "auto" and study.suspects and not reason):
+        return SelectionMixture
+    return ConsensusDCKM if run.options.get("runs") else DCKM
 
 
 def _fit(run: Session, choose_class: Any) -> int:
@@ -157,31 +112,34 @@ def _fit(run: Session, choose_class: Any) -> int:
     if share is not None and not 0 < share <= 1:
         raise FileError(f"--fail-below {share:g} should be in (0, 1]")
     with run.outputs():
-        study = make_study(run.read_data(), run.options)
-        _show_findings(run, study)
-        kind = choose_class(run, study)
+        study = _read(run)
+        kind, table = choose_class(run, study), study.table
         options, choice = _choose_clusters(run, study, kind)
         estimator = make_estimator(kind, study, options)
-        table, begin = study.table, time.monotonic()
+        begin = time.monotonic()
         if isinstance(table, BlockTable) and table.is_decoded_often(len(study.names)):
             run.note(f"{table.name} is decoded anew in each pass; --cache FOLDER does it once")
-        with run.step(table.name, "fitting", progress=True), _overlap_shown_later(run):
+        with run.step(table.name, "fitting"), _overlap_shown_later(run):
             estimator.fit(study.X, sample_weight=study.sample_weight)
         seconds, shown = time.monotonic() - begin, named(estimator, study)
-        found = _diagnose(run, study, shown)
+        found = None
+        # With --quiet, diagnostics are computed only for a report, a check or JSON.
+        if not run.quiet or any(run.options[name] for name in ("report", "fail_on", "json")):
+            found = _diagnose(run, study, shown)
         _write_fit(run, study, estimator)
         run.write_report(found)
-    failed = _failed_checks(run, estimator, found)
     if hasattr(estimator, "n_runs"):
         choice = estimator.choice_
     elif options.get("clusters") == "auto":
-        choice = _choice_by_bic(estimator)
-    result = _fitted(shown, found, seconds, choice)
+        from ..consensus._model_selection import choice_by_bic
+
+        choice = choice_by_bic(estimator)
+    result, data = fit_record(shown, found, seconds, choice), _described(study, estimator)
     if run.verb == "weigh" and run.options["weights"] is None:
         result["weights"] = estimator.weights_
-    data = _described(study, estimator)
+    failed = _failed_checks(run, estimator, found)
     run.show_result(
-        show_fit(shown, found, data, seconds, choice),
+        [show_fit(shown, found, data, seconds, choice)],
         data=data,
         result=result,
         verdict=None if found is None else found.verdict,
@@ -192,6 +150,13 @@ def _fit(run: Session, choose_class: Any) -> int:
     return 1 if failed else 0
 
 
+def _read(run: Session) -> Study:
+    """The data, with what was made of the columns shown."""
+    study = make_study(run.read_data(), run.options)
+    run.show_findings(study.table, study.X, make_encoder(study, run.options))
+    return study
+
+
 @contextlib.contextmanager
 def _overlap_shown_later(run: Session) -> Iterator[None]:
     """The summary shows the overlap of clusters and suspects; a warning would repeat it."""
@@ -199,11 +164,6 @@ def _overlap_shown_later(run: Session) -> Iterator[None]:
         if not run.quiet:
             warnings.simplefilter("ignore", OverlapWarning)
         yield
-
-
-def _show_findings(run: Session, study: Study) -> None:
-    if not run.quiet or run.as_json:
-        run.show_findings(study.table, study.X, make_encoder(study, run.options))
 
 
 def _described(study: Study, estimator: Any) -> dict[str, Any]:
@@ -218,38 +178,6 @@ def _described(study: Study, estimator: Any) -> dict[str, Any]:
     }
 
 
-def _fitted(estimator: Any, found: Any, seconds: float, choice: Any) -> dict[str, Any]:
-    if found is None:  # --quiet, nothing is shown
-        return {}
-    result = {
-        "method": type(estimator).__name__,
-        "effective_size": found.weights.effective_size,
-        "kish_size": found.weights.kish_size,
-        "imbalance_before": found.imbalance_before,
-        "imbalance_after": found.imbalance_after,
-        "objective": found.convergence.objective,
-        "iterations": estimator.n_iter_,
-        "status": estimator.status_,
-        "seconds": round(seconds, 3),
-    }
-    if hasattr(estimator, "stability_"):
-        result |= {
-            "runs": estimator.n_runs,
-            "voting_runs": sum(run["votes"] for run in estimator.runs_),
-            "stability": estimator.stability_,
-            "confidence": estimator.confidence_.mean(),
-        }
-    if hasattr(estimator, "labels_"):
-        result |= {
-            "n_clusters": estimator._K,
-            "choice": choice,  # selection of n_clusters; None if it was given
-            "clusters": found.clusters,
-        }
-    if hasattr(estimator, "identified_"):
-        result |= {"identified": estimator.identified_, "form": estimator.choice_}
-    return result
-
-
 def _choose_clusters(run: Session, study: Study, kind: Any) -> tuple[dict, Any]:
     """The options with the selected number of clusters for DCKM with --clusters auto, and the
     selection, None if there was none; the other classes select the number by themselves."""
@@ -258,36 +186,14 @@ def _choose_clusters(run: Session, study: Study, kind: Any) -> tuple[dict, Any]:
     options = run.options
     if options.get("clusters") != "auto" or kind is not DCKM:
         return options, None
-
     model = make_estimator(ConsensusDCKM, study, options | {"runs": None})
     model.set_params(row_scale=None)  # as in the fit
-    with run.step(study.table.name, "choosing the number of clusters", progress=True):
+    with run.step(study.table.name, "choosing the number of clusters"):
         choice = choose_k(study.X, sample_weight=study.sample_weight, model=model)
     return options | {"clusters": choice.chosen}, choice
 
 
-@dataclass(frozen=True)
-class BICCandidate:
-    value: int
-    bic: float
-
-
-def _choice_by_bic(estimator: Any) -> Any:
-    """The number of groups that a SelectionMixture has selected, and the best BIC of each."""
-    from ..consensus import Choice
-
-    best: dict[int, float] = {}
-    for each in estimator.candidates_:
-        K = each["n_components"]
-        best[K] = min(best.get(K, np.inf), float(each["bic"]))
-    tried = tuple(BICCandidate(K, best[K]) for K in sorted(best))
-    return Choice("n_components", estimator.n_components_, "bic", tried)
-
-
 def _diagnose(run: Session, study: Study, estimator: Any) -> Any:
-    """Diagnostics; skipped with --quiet if no report, check or JSON needs them."""
-    if run.quiet and not any(run.options[name] for name in ("report", "fail_on", "json")):
-        return None
     from ..diagnostics import diagnose
 
     words = "comparing with k-means" if hasattr(estimator, "labels_") else "computing diagnostics"
@@ -305,11 +211,8 @@ def _write_fit(run: Session, study: Study, estimator: Any) -> None:
     if study.sample_weight is not None:
         weights["combined_weight"] = estimator.combined_weights_
     run.write_table("weights", study.ids, **weights)
-    if run.options["model"] is not None:
-        from .. import save
-
-        estimator.verbose, estimator.checkpoint = 0, None  # options of the run, not of the model
-        run.write("model", lambda path: save(estimator, path))
+    estimator.verbose, estimator.checkpoint = 0, None  # options of the run, not of the model
+    run.write_model(estimator)
 
 
 def _failed_checks(run: Session, estimator: Any, found: Any) -> list[str]:
@@ -318,28 +221,19 @@ def _failed_checks(run: Session, estimator: Any, found: Any) -> list[str]:
     if share is not None and size < share:
         failed.append(f"effective sample size {size:.3g} is below --fail-below {share:g}")
     worst = run.options["fail_on"]
-    bad = {None: (), "harmed": ("harmed",), "no-effect": ("harmed", "no effect", "cannot be told")}[
-        worst
-    ]
-    if bad and found.verdict.word in bad:
+    if worst is not None and found.verdict.word in BAD_VERDICTS[worst]:
         failed.append(f"the verdict is {found.verdict.word!r}, with --fail-on {worst}")
     return failed
 
 
 def predict(run: Session) -> int:
-    """Predict the clusters of new rows with a stored model.
-
-    They are written to --labels or to standard output. Columns unknown to the model are ignored;
-    --drop and --keep are for matrices, whose columns have no names.
-    """
     from .. import load
 
     options = run.options
     if options["labels"] is None and options["weights"] is None and not run.as_json:
         options["labels"] = "-"
     with run.outputs(("labels", "weights"), record=False):
-        estimator = load(options["model"])
-        table = run.read_data()
+        estimator, table = load(options["model"]), run.read_data()
         X = for_model(table, estimator, options)
         ids = row_names(table, table.check_name(options["id"], "--id"))
         found = learned = None
@@ -361,17 +255,11 @@ def predict(run: Session) -> int:
         clusters = ", ".join(f"{k}: {size:,}" for k, size in enumerate(result["sizes"]))
         if options["labels"] is None:
             result["labels"] = found
-    run.show_result(facts(("rows", f"{len(table):,}"), ("clusters", clusters)), result=result)
+    run.show_result([facts(("rows", f"{len(table):,}"), ("clusters", clusters))], result=result)
     return 0
 
 
 def correct(run: Session) -> int:
-    """Remove the effects of the suspects from the numbers of a table.
-
-    Writes all columns of the table, for any method that follows. The effects are estimated by a
-    mixture of groups whose shares differ between the values of the suspects, so that differences
-    of the groups are kept.
-    """
     from .. import SuspectCorrector, load
 
     options = run.options
@@ -384,7 +272,7 @@ def correct(run: Session) -> int:
     elif not options["suspect"]:
         raise FileError("--suspect should be given, or --apply MODEL")
     with run.outputs(record=options["apply"] is None):
-        table, study, found = run.read_data(), None, None
+        table = run.read_data()
         if isinstance(table, BlockTable):
             raise FileError(f"{table.name}: correct reads a table in memory, not in blocks")
         if options["apply"] is not None:
@@ -396,36 +284,27 @@ def correct(run: Session) -> int:
             names = list(X.columns) if hasattr(X, "columns") else chosen_names(table, options)
         else:
             study = make_study(table, options)
-            names = study.names
-            _show_findings(run, study)
-            estimator, X = _make_corrector(study, options), study.X
-            with run.step(table.name, "fitting", progress=True):
+            run.show_findings(table, study.X, make_encoder(study, options))
+            names, X, estimator = study.names, study.X, _make_corrector(study, options)
+            with run.step(table.name, "fitting"):
                 estimator.fit(X, sample_weight=study.sample_weight)
             if options["report"] is not None:
-                from ..diagnostics import diagnose
-
-                with run.step(table.name, "comparing with k-means"):
-                    found = diagnose(named(estimator.mixture_, study), X, study.sample_weight)
-                run.write_report(found)
+                run.write_report(_diagnose(run, study, named(estimator.mixture_, study)))
+            run.write_table("weights", row_names(table, None), weight=estimator.sample_weight_)
         with run.step(table.name, "correcting"):
-            content, changed = _corrected(table, estimator, X, names)
+            content = _corrected(table, estimator, X, names)
         if options["out"] is not None:
             run.write("out", table_bytes(options["out"], content))
-            run.output_is_taken |= options["out"] == "-"
-        if options["model"] is not None:
-            from .. import save
-
-            run.write("model", lambda path: save(estimator, path))
-        if options["weights"] is not None and study is not None:
-            run.write_table("weights", row_names(table, None), weight=estimator.sample_weight_)
-    facts_shown = [
+        run.write_model(estimator)
+    changed = [names[i] for i in estimator._corrected()]
+    shown = facts(
         ("rows", f"{len(table):,}"),
         ("corrected", f"{len(changed):,} columns: {several(changed)}" if changed else "no column"),
         ("groups", f"{estimator.n_components_}"),
         ("identified", estimator.identified_),
-    ]
+    )
     run.show_result(
-        facts(*facts_shown),
+        [shown],
         rows=len(table),
         corrected=changed,
         effects=estimator.suspect_effects_,
@@ -442,30 +321,29 @@ def _make_corrector(study: Study, options: dict[str, Any]) -> Any:
     for name in protected:
         if name not in study.names:
             raise FileError(f"{table.name}: column {name!r} is --protect and left out at once")
-    reference: dict[Any, list] = {}
+    if not table.is_frame:
+        protected = [study.names.index(name) for name in protected]
+    accepted: dict[str, set[str]] = {}
     for text in options["reference"] or ():
         name, equals, value = text.partition("=")
         if not equals:
             raise FileError(f"--reference {text!r} should be COLUMN=VALUE")
         table.check_name(name, "--reference")
-        values = table.column(name)
-        known = {str(one): one for one in values}
+        known = sorted({str(one) for one in table.column(name)})
         if value not in known:
             raise FileError(
                 f"{table.name}: --reference {text!r}: column {name!r} has no value {value!r}"
-                f"{nearest(value, list(known))}"
+                f"{nearest(value, known)}"
             )
-        reference.setdefault(name, []).append(known[value])
+        accepted.setdefault(name, set()).add(value)
     mask = np.ones(len(table), dtype=bool)
-    for name, accepted in reference.items():
-        mask &= np.array([one in accepted for one in table.column(name)])
-    if not table.is_frame:
-        protected = [study.names.index(name) for name in protected]
+    for name, values in accepted.items():
+        mask &= np.array([str(one) in values for one in table.column(name)])
     return SuspectCorrector(
         study.suspects,
         options["groups"],
         protect=protected or None,
-        reference=mask if reference else None,
+        reference=mask if accepted else None,
         effects=options["effects"],
         drop_suspects=options["drop_suspects"],
         encoder=make_encoder(study, options),
@@ -473,28 +351,18 @@ def _make_corrector(study: Study, options: dict[str, Any]) -> Any:
     )
 
 
-def _corrected(table: Any, estimator: Any, X: Any, names: list[str]) -> tuple[dict, list[str]]:
-    """All columns of the table with those of the model corrected, and the names of the latter.
-
-    names : the columns of X
-    """
+def _corrected(table: Any, estimator: Any, X: Any, names: list[str]) -> dict[str, Any]:
+    """All columns of the table, with those of the model, which are those of X, corrected."""
     out, kept = estimator.transform(X), [names[i] for i in estimator._kept()]
     new = {name: out[name] if hasattr(out, "columns") else out[:, i] for i, name in enumerate(kept)}
-    content = {
+    return {
         name: new[name] if name in new else table.column(name)
         for name in table.names
         if name in new or name not in names
     }
-    changed = [names[c.source] for _, c in estimator.mixture_._shifted(estimator.suspects_)]
-    return content, changed
 
 
 def columns(run: Session) -> int:
-    """Show what is made of each column of a table, and how to change it.
-
-    Columns that are left out, pooled, read as numbers or categories; missing values; integers that
-    may be codes; columns that repeat others; survey weights.
-    """
     with run.outputs():
         study = make_study(run.read_data(), run.options)
         table = study.table
@@ -504,21 +372,15 @@ def columns(run: Session) -> int:
             f"{table.name}: columns of a table in memory are described, not a matrix or blocks"
         )
     shown = encoder._describe_columns(table.findings)
-    run.show_result(show_columns(shown, run.findings), rows=len(table), columns=shown)
+    run.show_result([show_columns(shown, run.findings)], rows=len(table), columns=shown)
     return 0
 
 
 def audit(run: Session) -> int:
-    """Audit a table before clustering: which columns predict each other, and whether
-    decorrelation is worthwhile.
-
-    Lists columns that may reflect how the data were collected.
-    """
     from .. import diagnostics
 
     with run.outputs():
-        study = make_study(run.read_data(), run.options)
-        _show_findings(run, study)
+        study = _read(run)
         with run.step(study.table.name, "comparing pairs of columns"):
             found = diagnostics.audit(
                 study.X,
@@ -529,30 +391,22 @@ def audit(run: Session) -> int:
                 feature_names=study.feature_names,
             )
         run.write_report(found)
-    run.show_result(show_audit(found), audit=found)
+    run.show_result([show_audit(found)], audit=found)
     return 0
 
 
 def compare(run: Session) -> int:
-    """Compare the clusters of fit with baselines on the same table.
-
-    Baselines: k-means, k-means with suspects dropped or regressed out, two-step methods, and
-    clusters of any other tool (--labels). The verdict is that of fit with the same options.
-    """
     from .. import diagnostics
 
     with run.outputs():
-        study = make_study(run.read_data(), run.options)
+        study = _read(run)
         labels = run.read_labels(len(study.table))
-        _show_findings(run, study)
         kind = _clustering(run, study)
         options, choice = _choose_clusters(run, study, kind)
-        model = make_estimator(kind, study, options)
-        parameters = model.get_params(deep=False)
+        parameters = make_estimator(kind, study, options).get_params(deep=False)
         mixture = "n_components" in parameters
         K = parameters.pop("n_components" if mixture else "n_clusters")
-        fitting = run.step(study.table.name, "fitting each method", progress=True)
-        with fitting, _overlap_shown_later(run):
+        with run.step(study.table.name, "fitting each method"), _overlap_shown_later(run):
             found = diagnostics.compare(
                 study.X,
                 K,
@@ -564,5 +418,5 @@ def compare(run: Session) -> int:
                 **parameters,
             )
         run.write_report(found)
-    run.show_result(show_comparison(found, choice), comparison=found, choice=choice)
+    run.show_result([show_comparison(found, choice)], comparison=found, choice=choice)
     return 0

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     Progress,
@@ -103,21 +102,12 @@ class Terminal:
 
     # ------------------------------------------------------------------------------- progress
     @contextlib.contextmanager
-    def working(self, words: str) -> Iterator[None]:
-        """A step of unknown length: a spinner on a terminal, else a line."""
-        if self.quiet or not self.errors.is_terminal:
-            self.note(words)
-            yield
-            return
-        with self.errors.status(escape(words)):
-            yield
-
-    @contextlib.contextmanager
     def progress(self, words: str) -> Iterator[None]:
-        """Show the events of a computation: bars on a terminal, else lines."""
+        """A step: a spinner and the bars of its progress on a terminal, else lines."""
         if self.quiet:
             yield
         elif not self.errors.is_terminal:
+            self.note(words)
             with on_progress(LineProgress(self)):
                 yield
         else:

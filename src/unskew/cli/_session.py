@@ -9,7 +9,7 @@ import sys
 import tomllib
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,29 +40,28 @@ from ._console import Terminal, in_flags
 OUTPUTS = ("model", "checkpoint", "report", "labels", "weights", "out")
 
 
-@contextlib.contextmanager
-def session(context: typer.Context) -> Iterator[Session]:
-    """Run a command: an error becomes one line and an exit code; --debug adds the traceback."""
+def execute(context: typer.Context, command: Callable[[Session], int]) -> int:
+    """Exit code of a command. An error becomes one line; --debug adds the traceback."""
     run = Session(context)
     try:
         with run.warnings_as_lines():
-            yield run
+            return command(run)
     except BrokenPipeError:
         discard_output()  # the reader of the output was closed (| head)
-        raise typer.Exit(141) from None
+        return 141
     except KeyboardInterrupt:
         run.error("stopped by Ctrl-C")
-        raise typer.Exit(130) from None
+        return 130
     except SystemExit as error:  # see _app.exit_on_sigterm
         run.error("terminated by SIGTERM")
-        raise typer.Exit(int(error.code or 0)) from None
+        return int(error.code or 0)
     except Exception as error:
         if run.options["debug"]:
             traceback.print_exc()
         run.error(_in_words(error))
         if isinstance(error, OSError):
             discard_output()
-        raise typer.Exit(2) from None
+        return 2
 
 
 def discard_output() -> None:
@@ -128,7 +127,7 @@ class Session(Terminal):
             "missing": tuple(given["missing"] or ()),
         }
         same = ("format", "encoding", "variable", "max_bytes", "blocks", "cache")
-        with self.working(f"reading {'standard input' if source == '-' else source}"):
+        with self.progress(f"reading {'standard input' if source == '-' else source}"):
             table = open_table(source, **reading, **{name: given[name] for name in same})
         return self._note_input(table)
 
@@ -167,10 +166,10 @@ class Session(Terminal):
         return found
 
     @contextlib.contextmanager
-    def step(self, name: str, words: str, *, progress: bool = False) -> Iterator[None]:
-        """A step that the terminal shows, with bars if it reports its progress. Errors of the
-        library about data or options are raised again with the name of the file."""
-        with _named_errors(name), self.progress(words) if progress else self.working(words):
+    def step(self, name: str, words: str) -> Iterator[None]:
+        """A step that the terminal shows. Errors of the library about data or options are raised
+        again with the name of the file."""
+        with _named_errors(name), self.progress(words):
             yield
 
     def inspect_columns(self, table: Table, X: Any, encoder: Any) -> Any:
@@ -191,6 +190,8 @@ class Session(Terminal):
 
     def show_findings(self, table: Table, X: Any, encoder: Any) -> None:
         """Show what was made of the columns, in one block on standard error."""
+        if self.quiet and not self.as_json:
+            return
         encoder = self.inspect_columns(table, X, encoder)
         if encoder is not None and not self.quiet:
             from ..report._terminal import count_kinds, facts
@@ -274,21 +275,27 @@ class Session(Terminal):
         if path is not None:
             self.write(name, table_bytes(path, {ids[0]: ids[1], **columns}))
 
+    def write_model(self, estimator: Any) -> None:
+        if self.options["model"] is not None:
+            from .. import save
+
+            self.write("model", lambda path: save(estimator, path))
+
     def write_report(self, found: Any) -> None:
         path = self.options["report"]
         if path is not None:
             from ..report import WRITERS
 
-            with self.working("writing the report"):
+            with self.progress("writing the report"):
                 content = WRITERS[Path(path).suffix.lower()](found)
             self.write("report", content)
 
-    def show_result(self, summary: Any, **content: Any) -> None:
+    def show_result(self, shown: list[Any], **content: Any) -> None:
         """Print the summary and the names of the outputs; with --json a document of the content."""
         from ..report import plain
         from ..report._terminal import facts, several
 
-        self.show(summary, facts(("written", several(self.written.values(), 9))))
+        self.show(*shown, facts(("written", several(self.written.values(), 9))))
         document = {
             "verb": self.verb,
             "versions": _config.versions(),

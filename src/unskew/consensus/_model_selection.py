@@ -80,6 +80,22 @@ class Choice:
         return int(value) if self.parameter == "n_clusters" else value
 
 
+@dataclass(frozen=True)
+class BICCandidate:
+    value: int
+    bic: float
+
+
+def choice_by_bic(mixture: Any) -> Choice:
+    """The number of groups that a SelectionMixture has selected, and the best BIC of each."""
+    best: dict[int, float] = {}
+    for each in mixture.candidates_:
+        K = each["n_components"]
+        best[K] = min(best.get(K, np.inf), float(each["bic"]))
+    tried = tuple(BICCandidate(K, best[K]) for K in sorted(best))
+    return Choice("n_components", mixture.n_components_, "bic", tried)
+
+
 def choose_k(
     X,
     candidates=None,

@@ -76,6 +76,18 @@ def score_methods(
     return scores, mixture, frame
 
 
+def mean_scores(samples: list[dict[str, MethodScores]]) -> dict[str, MethodScores]:
+    """Means over samples, by the title of the method."""
+
+    def mean(values: tuple) -> Any:
+        return None if None in values else float(np.mean(values))
+
+    return {
+        title: MethodScores(*map(mean, zip(*(scores[title] for scores in samples))))
+        for title in samples[0]
+    }
+
+
 def _with_site(data: Any, X: np.ndarray, site: np.ndarray) -> Any:
     """The columns other than the site, as a table with one column `site` of strings."""
     polars = need("polars", "io", "a table")

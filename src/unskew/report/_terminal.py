@@ -29,6 +29,16 @@ COLOURS = {
 MOST_ROWS = 12  # of a table of an audit
 TABLES = ("candidates-table", "notices", "pairs-table")  # of an audit
 MOST_SUSPECTS = 3  # in the table of a comparison
+ABOUT_DEMO = """{rows:,} patients, 4 kinds, 4 sites. Site and kind are associated in the sample \
+(rate {rate:g}) and independent in the population. Only `site` is named.
+Agreement with the true kinds (adjusted Rand index, 1 = perfect), {of}:
+"""
+ABOUT_SCORES = """
+Dropping the column does not help, because 36 other columns depend on the site. Regressing it \
+out also removes part of the kinds, which shows in the sample.
+Effective size: effective sample size as a share of the rows. Imbalance left: remaining share of \
+the association between site and the other columns.
+"""
 PLURAL = {"number": "numbers", "category": "categories", "date": "dates"}
 
 
@@ -239,8 +249,11 @@ def show_comparison(found: Comparison, choice: Any = None) -> Group:
     )
 
 
-def show_scores(scores: dict[str, MethodScores]) -> Table:
-    """A row of numbers for each method, and a bar for its score in the population."""
+def show_scores(
+    scores: dict[str, MethodScores], found: Diagnostics, rows: int, rate: float, samples: int
+) -> Group:
+    """A row of numbers for each method, and a bar for its score in the population; explanations,
+    and the verdict on the last fit."""
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
     for title in ("", "population"):
         table.add_column(title, no_wrap=True)
@@ -251,4 +264,10 @@ def show_scores(scores: dict[str, MethodScores]) -> Table:
         filled = round(20 * max(0.0, min(1.0, population)))
         bar = Text("━" * filled, style or "blue") + Text("·" * (20 - filled), "bright_black")
         table.add_row(Text(name, style), bar, Text(number(population), style), *map(number, others))
-    return table
+    of = f"mean of {samples} samples" if samples > 1 else "one sample"
+    return Group(
+        ABOUT_DEMO.format(rows=rows, rate=rate, of=of),
+        table,
+        ABOUT_SCORES,
+        facts(("verdict", verdict_line(found.verdict))),
+    )

@@ -1,0 +1,41 @@
+"""A fit as plain data, for documents and for the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..diagnostics import Diagnostics
+
+
+def fit_record(
+    estimator: Any, found: Diagnostics | None, seconds: float, choice: Any
+) -> dict[str, Any]:
+    """Numbers of a fit. `choice` is the selection of the number of clusters; None if it was given.
+
+    Empty without diagnostics.
+    """
+    if found is None:
+        return {}
+    result = {
+        "method": type(estimator).__name__,
+        "effective_size": found.weights.effective_size,
+        "kish_size": found.weights.kish_size,
+        "imbalance_before": found.imbalance_before,
+        "imbalance_after": found.imbalance_after,
+        "objective": found.convergence.objective,
+        "iterations": estimator.n_iter_,
+        "status": estimator.status_,
+        "seconds": round(seconds, 3),
+    }
+    if hasattr(estimator, "stability_"):
+        result |= {
+            "runs": estimator.n_runs,
+            "voting_runs": sum(run["votes"] for run in estimator.runs_),
+            "stability": estimator.stability_,
+            "confidence": estimator.confidence_.mean(),
+        }
+    if hasattr(estimator, "labels_"):
+        result |= {"n_clusters": estimator._K, "choice": choice, "clusters": found.clusters}
+    if hasattr(estimator, "identified_"):
+        result |= {"identified": estimator.identified_, "form": estimator.choice_}
+    return result
