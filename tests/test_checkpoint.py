@@ -52,7 +52,7 @@ MODELS = {
 
 def some_rows(n=250, d=6):
     rng = np.random.default_rng(0)
-    return (rng.random((n, d)) < 0.2 + 0.4 * rng.integers(0, 2, (n, 1))).astype(np.float64)
+    return (rng.random((n, d)) < 0.1 + 0.8 * rng.integers(0, 2, (n, 1))).astype(np.float64)
 
 
 class Killed(BaseException):

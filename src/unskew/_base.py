@@ -6,6 +6,7 @@ import numbers
 import os
 import warnings
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
@@ -50,6 +51,11 @@ from .metrics import kish_size
 DEFAULT_STRENGTHS = {"suspects": (1.0, 0.1), "all pairs": (0.2, 0.3), "paper": (0.01, 10.0)}
 
 
+# Default strength of the spread where suspects are not associated with the columns beyond chance:
+# the inertia then changes no weight by more than about 0.01.
+UNIFORM_SPREAD = 100.0
+
+
 # Default of margin_strength without suspects.
 DEFAULT_MARGIN_STRENGTH = 100.0
 
@@ -81,12 +87,14 @@ class FitProblem(NamedTuple):
     B0         balance(w) at uniform weights
     left_out   terms that had to be left out of the objective, as text
     known      margins
+    associated with suspects: whether they are associated with the columns beyond chance
     """
 
     problem: _solver.Problem
     B0: float
     left_out: str
     known: list[KnownShares]
+    associated: bool = True
 
 
 def weight_model_of(
@@ -342,12 +350,15 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         return float(balance), float(spread)
 
     def _make_problem(
-        self, design: Design, distance: Distance | None, *, with_margins: bool = True
+        self, design: Design, distance: Distance | None, whole: FitProblem | None = None
     ) -> FitProblem:
-        """The problem of a design; restarts are screened ``with_margins=False``, because a
-        subsample may lack values whose shares are known."""
+        """The problem of a design. Of a subsample on which restarts are screened, ``whole`` is the
+        problem of all rows: it has the same strengths, and no margins, because it may lack values
+        whose shares are known."""
         rows, a = design.rows, design.a
         balance_strength, spread_strength = self._strengths()
+        if whole is not None:
+            spread_strength = whole.problem.spread_rate * whole.problem.design_sum
         N = float(a.sum())
         if a.strides == (0,):
             inverse_a = a
@@ -358,7 +369,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         B0 = 0.0 if balance is None else balance.value(a)
         left_out = []
         known = read_margins(
-            (self.margins or {}) if with_margins else {},
+            (self.margins or {}) if whole is None else {},
             design,
             self.encoder_,
             getattr(self, "feature_names_in_", None),
@@ -392,7 +403,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
                 "spread_rate": spread_strength / N,
                 "constant": -spread_strength,
             }
-        dual = None
+        dual, associated = None, True
         if self.suspects is not None and self.solver == "descent" and pieces:
             own = {
                 "beta": rates["balance_rate"],
@@ -403,6 +414,13 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
                 "min_ess": self.min_effective_sample_size,
             }
             dual = _solver.make_dual(rows, pieces[0], a, design.column_map.source, known, own)
+            if self.objective == "normalized" and whole is None:
+                associated = _solver.is_beyond_chance(dual)
+            if self.spread_strength is None and not associated:
+                factor = UNIFORM_SPREAD / spread_strength
+                dual = replace(dual, sigma=factor * dual.sigma)
+                rates["spread_rate"] *= factor
+                rates["constant"] *= factor
         strength = DEFAULT_MARGIN_STRENGTH if self.margin_strength is None else self.margin_strength
         problem = _solver.Problem(
             rows=rows,
@@ -417,7 +435,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             margin_rate=float(strength) if known and dual is None else 0.0,
             **rates,
         )
-        return FitProblem(problem, B0, "; ".join(left_out), known)
+        return FitProblem(problem, B0, "; ".join(left_out), known, associated)
 
     @staticmethod
     def _total_variance(design: Design, distance: Distance) -> float:

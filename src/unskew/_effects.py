@@ -198,11 +198,12 @@ def confounded_sources(design: Design, labels: np.ndarray, suspects: np.ndarray)
 # Initializations and unsupervised selection among their solutions
 
 
-# Kinds of initializations, in the order they are reported. The last is a solution without effects.
-WEIGHTS_ONLY = "weights only"
+# Kinds of initializations, in the order they are reported. The last two are solutions without
+# effects: of the weights that depend on the inertia too, and where there is nothing to adjust for.
+WEIGHTS_ONLY, NO_EFFECTS = "weights only", "no effects"
 
 
-INIT_KINDS = ("raw", "regressed", "weights", WEIGHTS_ONLY)
+INIT_KINDS = ("raw", "regressed", "weights", WEIGHTS_ONLY, NO_EFFECTS)
 
 
 class EffectsCandidate(NamedTuple):
@@ -256,7 +257,7 @@ def select(candidates: list[EffectsCandidate]) -> list[EffectsCandidate]:
     for each in candidates:
         clusters = each.solution.clusters
         assert clusters is not None
-        effects = each.init != WEIGHTS_ONLY
+        effects = each.init not in (WEIGHTS_ONLY, NO_EFFECTS)
         value = criterion.bic(clusters.labels[which], clusters.C.shape[0], effects)
         found.append(each._replace(bic=value))
 
@@ -272,6 +273,7 @@ def fit_candidates(
     init_on: Any,
     seeds: np.ndarray,
     *,
+    any_effect: bool,
     weigh: bool,
     ridge: float,
     max_iter: int,
@@ -282,13 +284,17 @@ def fit_candidates(
 ) -> tuple[EffectsCandidate, list[dict]]:
     """Solve from three kinds of initializations and select a solution.
 
+    Without ``any_effect`` (the suspects are not associated with the columns beyond chance) there is
+    one solution, without effects.
+
     "raw": k-means of x. "regressed": k-means after the suspects were regressed out. "weights": the
     joint weights and clusters without effects (only with ``weigh``). ``init_on(problem, distance,
     seed)`` returns initial clusters; of each kind the best over the seeds is continued. With
     ``small``, the same problem on a subsample of the rows, all of this is done there, and the
     selected solution is continued on all rows.
     """
-    how: Any = {"weigh": weigh, "ridge": ridge, "max_iter": max_iter, "tol": tol}
+    how: Any = {"any_effect": any_effect, "weigh": weigh, "ridge": ridge, "max_iter": max_iter}
+    how["tol"] = tol
     if small is None:
         every = select(
             _solve_kinds(problem, init_on, seeds, **how, watch=watch, save=save, resume=resume)
@@ -301,8 +307,8 @@ def fit_candidates(
     assert first.solution.distance is not None
     assert first.solution.distance.effects is not None
     step = None
-    if first.init == WEIGHTS_ONLY:
-        start = without_effects(problem)
+    if first.init in (WEIGHTS_ONLY, NO_EFFECTS):
+        start = without_effects(problem, inertia=first.init == WEIGHTS_ONLY)
     else:
         start = problem.with_effects_of(first.solution.distance.effects.B)
         step = partial(lloyd_with_effects, ridge=ridge)
@@ -315,24 +321,28 @@ def fit_candidates(
     return chosen, [c.as_dict(c is first) for c in every]
 
 
-def without_effects(problem: Problem) -> Problem:
+def without_effects(problem: Problem, inertia: bool = True) -> Problem:
+    """The problem without effects, with or without the ``inertia`` in the weight step."""
     assert problem.distance is not None
-    return problem._replace(distance=replace(problem.distance, effects=None))
+    dual = problem.dual
+    if dual is not None and not inertia:
+        dual = replace(dual, rho=0.0)
+    return problem._replace(distance=replace(problem.distance, effects=None), dual=dual)
 
 
 def _finished(name: str, solution: Solution, problem: Problem) -> EffectsCandidate:
-    """The candidate of a solution; that of the weights alone has the effects B = 0."""
-    if name == WEIGHTS_ONLY:
+    """The candidate of a solution; one without effects has B = 0."""
+    if name in (WEIGHTS_ONLY, NO_EFFECTS):
         return EffectsCandidate(name, solution._replace(distance=problem.distance), problem)
     return EffectsCandidate(name, solution, problem.with_effects(solution.distance))
 
 
 def _solve_kinds(
-    problem: Problem, init_on: Any, seeds: np.ndarray, *, weigh: bool,
+    problem: Problem, init_on: Any, seeds: np.ndarray, *, any_effect: bool, weigh: bool,
     ridge: float, max_iter: int, tol: float, watch: Watcher = watch_nothing,
     save: SaveHook | None = None, resume: Snapshot | None = None,
 ) -> list[EffectsCandidate]:  # fmt: skip
-    """A solution from each kind of initialization."""
+    """A solution from each kind of initialization, or the one without effects."""
     rows, a, plain = problem.rows, problem.a, problem.distance
     assert plain is not None
     weights_only = without_effects(problem)
@@ -348,9 +358,14 @@ def _solve_kinds(
         state = None
         if resume is None:
             state = initial_state(weights_only, init_on(problem, weights_only.distance, seed))
-        how: Any = {"max_iter": max_iter, "tol": tol, "save": save, "resume": resume}
-        return alternate(weights_only, state, **how)
+        how: Any = {"weigh": weigh, "max_iter": max_iter, "tol": tol}
+        return alternate(weights_only, state, **how, save=save, resume=resume)
 
+    if not any_effect:
+        weights_only = without_effects(problem, inertia=False)
+        first_of = partial(by_weights, distance=plain)
+        best = best_of_restarts(first_of, weights_only, list(seeds), save, resume)
+        return [_finished(NO_EFFECTS, best, problem)]
     emit("initialization", first, len(kinds))
     for kind in range(first, len(kinds)):
         name, distance, inside, resume = kinds[kind], plain, resume, None

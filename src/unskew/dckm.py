@@ -75,9 +75,11 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Number of clusters.
     balance_strength, spread_strength : float or None
         See J; lambda1 and lambda2 of the paper under ``objective="paper"``. None: 1 and 0.1 where
-        suspects are named; 0.2 and 0.3 over all pairs, because clusters are correlations too and a
-        strong balance removes them (docs/results/defaults.md); 0.01 and 10 with
-        ``objective="paper"``.
+        suspects are named, but a spread_strength of 100 (nearly uniform weights) where these are
+        not associated with the other columns beyond chance (a permutation test at the 1 % level,
+        in which a sample_weight is a design weight, not a number of rows); 0.2 and 0.3 over all
+        pairs, because clusters are correlations too and a strong balance removes them
+        (docs/results/defaults.md); 0.01 and 10 with ``objective="paper"``.
     mass_strength : float or None
         lambda3, with ``objective="paper", solver="paper"`` only, where None means 1.
     objective : {"normalized", "paper"}, default="normalized"
@@ -113,7 +115,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         depend on balance and spread, not on the inertia. Prediction for new rows requires their
         suspects' values. Initializations come from the raw rows, from rows with the suspects
         regressed out, and (both) from the weights-only solution, which is itself a candidate; see
-        ``restarts_``.
+        ``restarts_``. Suspects that are not associated with the other columns beyond chance have no
+        effects.
     effect_degree : int in 1..5 or "bins", default=1
         Effects of numeric suspects: polynomials of that degree, or one effect per quantile bin.
     effect_ridge : float, default=1e-3
@@ -207,7 +210,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         With ``adjust`` "effects" or "both": the solution from each kind of initialization, the
         selected one first, then by BIC (10 is added to that without effects). BIC is that of the
         partition in a mixture in which clusters have means, and sites have shrunk effects and
-        their own shares of the clusters, on at most 3,000 rows.
+        their own shares of the clusters, on at most 3,000 rows. Only "no effects" where the
+        suspects are not associated with the other columns beyond chance.
 
     Notes
     -----
@@ -457,7 +461,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         starts = [partial(start_on, problem, seed) for seed in seeds[:-1]]
         few = self._screening_rows(design, seeds)
         if few is not None:
-            small = self._make_problem(few, few.distance, with_margins=False).problem
+            small = self._make_problem(few, few.distance, fit_problem).problem
             screened = _solver.screen(
                 [partial(start_on, small, seed) for seed in seeds[:-1]],
                 lambda start: _solver.alternate(small, start(), max_iter=self.max_iter, tol=1e-3),
@@ -492,7 +496,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         small = None
         if few is not None:
             own = replace(few.distance, effects=effects)
-            small = self._make_problem(few, own, with_margins=False).problem
+            small = self._make_problem(few, own, fit_problem).problem
 
         def init_on(problem: _solver.Problem, distance: Distance, seed: int) -> Clusters:
             generator = np.random.RandomState(seed)
@@ -507,6 +511,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             small,
             init_on,
             seeds[:-1],
+            any_effect=fit_problem.associated,
             weigh=adjust == "both" and fit_problem.problem.dual is not None,
             ridge=float(self.effect_ridge),
             max_iter=self.max_iter,

@@ -50,6 +50,7 @@ class PartitionCriterion:
             for covariance in (("diag", "full") if full else ("diag",))
             for effects in ("none", "shift")
         ]
+        self.forms.append(Choice("diag", "per-group", "free"))
         if own is not None and own not in self.forms:
             self.forms.append(own)
 
@@ -76,7 +77,7 @@ class PartitionCriterion:
         stats = Stats.of_responsibilities(self.rows, one_hot)
         n, found = float(self.rows.a.sum()), []
         for form in self.forms:
-            if form.effects == "shift" and not effects:
+            if form.effects != "none" and not effects:
                 continue
             model = Mixture(self.rows, K, form)
             for _ in range(M_STEPS):

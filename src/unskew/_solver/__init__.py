@@ -16,6 +16,7 @@ from .alternate import (
     state_of_centres,
     unpack_solution,
 )
+from .chance import is_beyond_chance
 from .checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -46,6 +47,7 @@ __all__ = [
     "best_of_restarts",
     "continued_state",
     "initial_state",
+    "is_beyond_chance",
     "make_dual",
     "minimize_weights",
     "nested",
