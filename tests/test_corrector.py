@@ -94,7 +94,8 @@ def test_polars_and_array_give_the_rows_of_pandas(data, fitted):
     numbers = table[["a", "b", "c"]].assign(site=table["site"].map({"A": 0.0, "B": 1.0, "C": 2.0}))
     as_table = corrector().fit_transform(numbers)
     as_array = corrector(suspects=3).fit_transform(numbers.to_numpy())
-    np.testing.assert_allclose(as_array, as_table, rtol=1e-10)
+    # Means of the columns of an array are summed in another order: they agree up to rounding.
+    np.testing.assert_allclose(as_array, as_table, rtol=1e-10, atol=1e-10 * numbers["c"].std())
     named = corrector().set_output(transform="polars").fit(numbers)
     assert named.transform(numbers).columns == list(numbers)
 

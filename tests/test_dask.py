@@ -1,4 +1,5 @@
-"""DaskDCKM: the bits of DCKM on the same blocks, workers that die, a scheduler that goes away."""
+"""DaskDCKM and DaskSelectionMixture: the bits of the same blocks in memory, workers that die, a
+scheduler that goes away."""
 
 import threading
 import time
@@ -7,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from unskew import DCKM, ParquetReader, TableEncoder
+from unskew import DCKM, ParquetReader, SelectionMixture, TableEncoder
 from unskew._data.columns import as_frame
 from unskew._data.tiled import tile_rows
 
@@ -17,7 +18,7 @@ dd = pytest.importorskip("dask.dataframe", reason="dask is not installed")
 
 from sklearn.base import clone  # noqa: E402
 
-from unskew.dask import DaskDCKM, SchedulerGone  # noqa: E402
+from unskew.dask import DaskDCKM, DaskSelectionMixture, SchedulerGone  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -186,3 +187,66 @@ def test_parameters_are_those_of_dckm(client):
     assert model.n_clusters == 5
     with pytest.raises(TypeError):
         DaskDCKM(client, no_such=1)
+
+
+# ------------------------------------------------------------------------------ SelectionMixture
+MIXTURE = ("labels_", "weights_", "means_", "shares_", "shares_se_", "bic_", "one_group_bic_")
+MIX = {"n_components": 2, "random_state": 0, "covariance": "diag", "selection": "free"}
+
+
+def groups_at_sites(n, seed=0):
+    """Two groups with other shares at each of three sites, a missing value here and there."""
+    rng = np.random.default_rng(seed)
+    site = rng.integers(0, 3, n)
+    group = rng.random(n) < np.array([0.2, 0.5, 0.8])[site]
+    X = rng.normal(size=(n, 4)) + 3.0 * group[:, None] * [1, 0, 1, 0] + 0.5 * site[:, None]
+    X[rng.random(n) < 0.01, 1] = np.nan
+    return np.column_stack([X, site])
+
+
+def assert_same_mixture(one, other):
+    for name in MIXTURE:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+def test_a_mixture_on_a_cluster_has_the_bits_of_the_array(client, tmp_path):
+    X = groups_at_sites(9_000)
+    how = {**MIX, "suspects": [4], "effects": "shift"}
+    wanted = SelectionMixture(**how).fit(X)
+    step = tile_rows(X.shape, sparse=False)
+    found = DaskSelectionMixture(client, **how).fit(da.from_array(X, chunks=(step, 3)))
+    assert_same_mixture(found, wanted)
+    np.testing.assert_array_equal(found.predict(da.from_array(X, chunks=(700, 5))), wanted.labels_)
+    local = found.to_local()
+    assert type(local) is SelectionMixture
+    np.testing.assert_array_equal(local.predict(X[:100]), wanted.labels_[:100])
+    frame = pl.DataFrame(X[:, :4], schema=list("abcd"), nan_to_null=True)
+    frame = frame.with_columns(site=pl.Series(np.array(["A", "B", "C"])[X[:, 4].astype(int)]))
+    how["suspects"] = "site"
+    wanted = SelectionMixture(**how).fit(frame)
+    parts = dd.from_pandas(frame.to_pandas(), npartitions=1)
+    on_table = DaskSelectionMixture(client, **how).fit(parts)
+    np.testing.assert_allclose(on_table.means_, wanted.means_, rtol=1e-8)
+    np.testing.assert_array_equal(on_table.labels_, wanted.labels_)
+
+
+@pytest.mark.soak
+def test_a_worker_killed_during_a_mixture_changes_nothing(client):
+    X = groups_at_sites(200_000)
+    step = tile_rows(X.shape, sparse=False)
+    how = {**MIX, "suspects": [4], "effects": "shift", "tol": 0.0, "max_iter": 30}
+    expected = SelectionMixture(**how).fit(X)
+    killed = []
+
+    def kill():
+        time.sleep(4.0)
+        workers = list(client.scheduler_info()["workers"])
+        client.run(__import__("os")._exit, 1, workers=workers[:1], on_error="ignore")
+        killed.append(workers[0])
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    found = DaskSelectionMixture(client, **how).fit(da.from_array(X, chunks=(16 * step, 5)))
+    assert killed, "the fit ended before the worker was killed"
+    killer.join()
+    assert_same_mixture(found, expected)

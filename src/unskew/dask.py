@@ -1,4 +1,5 @@
-"""DaskDCKM: the same solver on blocks of rows stored or read by the workers of a Dask cluster.
+"""DaskDCKM and DaskSelectionMixture: the same solvers on blocks of rows that the workers of a Dask
+cluster store or read.
 
 Each pass submits one pure task per block: the task contains the kernel, the gradient coefficients
 and the block's part of the vectors; it returns the block's results, and the driver combines them in
@@ -17,7 +18,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from ._arrays import add_up
@@ -45,6 +46,7 @@ from ._data.tiled import (
 from ._io import need
 from ._parallel import one_blas_thread
 from .dckm import DCKM
+from .mixture import SelectionMixture
 
 # Submitted tasks per thread of the cluster: one is running, the others are being transferred.
 MAX_IN_FLIGHT = 3
@@ -75,7 +77,7 @@ def on_block(
     block: Any, work: bytes, vectors: list[np.ndarray], shift: Any, dtype: str, additive: bool
 ) -> Any:
     """Results of a kernel for each tile of a block, or their sums over groups of tiles."""
-    pickle = need("cloudpickle", "dask", "DaskDCKM")
+    pickle = need("cloudpickle", "dask", "unskew.dask")
     kernel, coefs = pickle.loads(work)
     block, *vectors = (as_aligned(array) for array in (block, *vectors))
     out, bounds = [], split_range(0, len(block), tile_rows_of_blocks(block.shape[1]))
@@ -122,12 +124,14 @@ def take_block_rows(block: Any, which: np.ndarray) -> np.ndarray:
     return block[which]
 
 
-def make_block(load: Callable, item: Any, dtype: str | None, name: str, number: int) -> np.ndarray:
-    """Load a block as a validated, contiguous array."""
+def make_block(
+    load: Callable, item: Any, dtype: str | None, name: str, number: int, nan: bool
+) -> np.ndarray:
+    """Load a block as a validated, contiguous array; ``nan``: values may be missing."""
     block = check_block(load(item), name, number)
     stored = storage_dtype(block.dtype if dtype is None else dtype, name)
     block = cast_block(block, stored, name, number)
-    check_finite(block, f"{name}, block {number}", 0)
+    check_finite(block, f"{name}, block {number}", 0, nan)
     return block
 
 
@@ -178,7 +182,7 @@ class Cluster:
 
     def submit(self, function: Callable, *arguments: Any) -> Any:
         """Submit one task with a unique key, so that no earlier result is reused."""
-        dask = need("dask", "dask", "DaskDCKM")
+        dask = need("dask", "dask", "unskew.dask")
         self.poll()
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
             if dask.is_dask_collection(arguments[0]):
@@ -194,8 +198,8 @@ class Cluster:
 
     def result(self, future: Any) -> Any:
         """Result of a task; raises its error, or SchedulerGone."""
-        errors = need("concurrent.futures", "dask", "DaskDCKM")
-        comm = need("distributed.comm", "dask", "DaskDCKM")
+        errors = need("concurrent.futures", "dask", "unskew.dask")
+        comm = need("distributed.comm", "dask", "unskew.dask")
         since = None
         while True:
             try:
@@ -330,7 +334,7 @@ class DistributedMatrix(TiledMatrix):
         dense: bool = True,
         additive: bool = False,
     ) -> Iterator[Any]:
-        pickle = need("cloudpickle", "dask", "DaskDCKM")
+        pickle = need("cloudpickle", "dask", "unskew.dask")
         work = pickle.dumps((kernel, coefs))
         sizes = [self.X.sizes[b] for b in self.chosen]
 
@@ -369,29 +373,11 @@ class FrameReader:
         return self.cluster.result(self.cluster.submit(select_columns, part, list(columns)))
 
 
-class DaskDCKM(DCKM):
-    """DCKM on a Dask cluster: the same solver, with rows on the workers and weights on the driver.
+class _OnCluster(BaseEstimator):
+    """An estimator whose rows are on the workers of a cluster; a base class before its own."""
 
-    ``fit`` accepts dask arrays (chunked by rows; columns are rechunked to one chunk), dask
-    dataframes (encoded like tables), readers of blocks and files that all workers can access, and
-    in-memory input as DCKM. The driver stores vectors of length n, the workers the blocks. The
-    result is bit-identical to DCKM on the same blocks, and to DCKM on the array where blocks are
-    whole groups of 16 tiles of it (``unskew._data.tiled.tile_rows``; up to 128 columns). The loss
-    of a worker does not change the result; if the scheduler is lost the fit raises SchedulerGone.
-    See docs/scale.md.
-
-    Parameters
-    ----------
-    client : distributed.Client or None
-        None: the current client.
-    persist : bool, default=True
-        Whether workers keep the (encoded) blocks in memory between passes; False: they are computed
-        again in each pass, for data larger than the cluster's memory.
-    **parameters
-        Parameters of DCKM. ``n_threads`` applies to rows in memory.
-
-    The attributes are those of DCKM. ``to_local()`` returns a DCKM.
-    """
+    _local: Any  # the class of the same model in memory
+    _allow_nan = False
 
     def __init__(self, client=None, *, persist=True, **parameters):
         self.client = client
@@ -400,7 +386,7 @@ class DaskDCKM(DCKM):
 
     @classmethod
     def _get_param_names(cls):
-        return sorted([*DCKM._get_param_names(), "client", "persist"])
+        return sorted([*cls._local._get_param_names(), "client", "persist"])
 
     def __sklearn_clone__(self):
         # No deep copy: a client cannot be copied.
@@ -412,7 +398,7 @@ class DaskDCKM(DCKM):
         return {**super().__getstate__(), "client": None}
 
     def _cluster(self) -> Cluster:
-        distributed = need("distributed", "dask", "DaskDCKM")
+        distributed = need("distributed", "dask", "unskew.dask")
         client = self.client
         if client is None:
             try:
@@ -424,8 +410,8 @@ class DaskDCKM(DCKM):
                 ) from error
         if not isinstance(client, distributed.Client):
             raise TypeError(
-                f"client={client!r} should be a distributed.Client or None; parameters of DCKM are "
-                "keyword-only, DaskDCKM(n_clusters=...)"
+                f"client={client!r} should be a distributed.Client or None; other parameters "
+                f"are keyword-only, {type(self).__name__}(random_state=...)"
             )
         cluster = Cluster(client)
         cluster.poll()
@@ -439,7 +425,8 @@ class DaskDCKM(DCKM):
             if hasattr(X, "npartitions") and hasattr(X, "columns"):
                 return self._frame(X, cluster)
             return self._array(X, cluster)
-        source = super()._open_source(X)
+        above: Any = super()
+        source = above._open_source(X)
         if source is None or isinstance(source, TableBlocks):
             return source
         cluster = self._cluster()
@@ -453,7 +440,8 @@ class DaskDCKM(DCKM):
         else:
             items, load = list(range(len(source.starts) - 1)), source.load
             sizes = [stop - start for start, stop in pairwise(source.starts)]
-        how = [(load, item, str(source.dtype), source.name, i) for i, item in enumerate(items)]
+        dtype, nan = str(source.dtype), source.allow_nan
+        how = [(load, item, dtype, source.name, i, nan) for i, item in enumerate(items)]
         return self._persist(cluster, how, sizes, d, source.dtype, source.name)
 
     def _persist(self, cluster, how, sizes, d, dtype, name) -> PersistedBlocks:
@@ -477,9 +465,10 @@ class DaskDCKM(DCKM):
 
     def _made(self, cluster: Cluster, load: Callable, parts: list, dtype: Any, name: str) -> list:
         """Blocks of a dask collection: futures, or delayed objects that are computed each time."""
-        delayed = need("dask", "dask", "DaskDCKM").delayed
+        delayed = need("dask", "dask", "unskew.dask").delayed
         blocks = [
-            delayed(make_block)(load, part, str(dtype), name, i) for i, part in enumerate(parts)
+            delayed(make_block)(load, part, str(dtype), name, i, self._allow_nan)
+            for i, part in enumerate(parts)
         ]
         return cluster.client.compute(blocks) if self.persist else blocks
 
@@ -498,7 +487,8 @@ class DaskDCKM(DCKM):
             load = matrix.load.made if isinstance(matrix.load, CachedBlocks) else matrix.load
             if isinstance(load, EncodedBlock):
                 return DistributedMatrix(self._encoded(matrix, load))
-        return super()._as_tiled(matrix)
+        above: Any = super()
+        return above._as_tiled(matrix)
 
     def _encoded(self, matrix: Blocks, load: EncodedBlock) -> PersistedBlocks:
         """Blocks of tables, encoded on the workers."""
@@ -506,18 +496,19 @@ class DaskDCKM(DCKM):
         d, dtype, name = matrix.shape[1], matrix.dtype, matrix.name
         reader = load.reader
         if not isinstance(reader, FrameReader):
-            how = [(load, i, str(dtype), name, i) for i in range(len(sizes))]
+            nan = matrix.allow_nan
+            how = [(load, i, str(dtype), name, i, nan) for i in range(len(sizes))]
             return self._persist(self._cluster(), how, sizes, d, dtype, name)
         encode = EncodedFrame(load.encoder)
         blocks = self._made(reader.cluster, encode, reader.parts, dtype, name)
         return PersistedBlocks(reader.cluster, blocks, sizes, d, dtype, name)
 
     # -------------------------------------------------------------------------------- after fit
-    def to_local(self) -> DCKM:
-        """A fitted DCKM with the same centres, weights and labels, independent of the cluster."""
+    def to_local(self) -> Any:
+        """The fitted model as an estimator that is independent of the cluster."""
         check_is_fitted(self)
         own = self.get_params(deep=False)
-        local = DCKM(**{k: v for k, v in own.items() if k not in ("client", "persist")})
+        local = self._local(**{k: v for k, v in own.items() if k not in ("client", "persist")})
         given = set(own)
         local.__dict__.update(
             {
@@ -527,3 +518,56 @@ class DaskDCKM(DCKM):
             }
         )
         return local
+
+
+class DaskDCKM(_OnCluster, DCKM):
+    """DCKM on a Dask cluster: the same solver, with rows on the workers and weights on the driver.
+
+    ``fit`` accepts dask arrays (chunked by rows; columns are rechunked to one chunk), dask
+    dataframes (encoded like tables), readers of blocks and files that all workers can access, and
+    in-memory input as DCKM. The driver stores vectors of length n, the workers the blocks. The
+    result is bit-identical to DCKM on the same blocks, and to DCKM on the array where blocks are
+    whole groups of 16 tiles of it (``unskew._data.tiled.tile_rows``; up to 128 columns). The loss
+    of a worker does not change the result; if the scheduler is lost the fit raises SchedulerGone.
+    See docs/scale.md.
+
+    Parameters
+    ----------
+    client : distributed.Client or None
+        None: the current client.
+    persist : bool, default=True
+        Whether workers keep the (encoded) blocks in memory between passes; False: they are computed
+        again in each pass, for data larger than the cluster's memory.
+    **parameters
+        Parameters of DCKM. ``n_threads`` applies to rows in memory.
+
+    The attributes are those of DCKM. ``to_local()`` returns a DCKM.
+    """
+
+    _local = DCKM
+
+
+class DaskSelectionMixture(_OnCluster, SelectionMixture):
+    """SelectionMixture on a Dask cluster: sums of blocks on the workers, parameters on the driver.
+
+    Input is that of `DaskDCKM`. Each iteration of EM sends the parameters to every block and adds
+    the sums of the cells (group x level) in the order of the blocks; during the fit the driver has
+    no vector with a number for each row. ``labels_`` and ``weights_``, 4 and 8 bytes per row, are
+    collected at the end. The result is bit-identical to SelectionMixture on the same blocks, and to
+    SelectionMixture on the array where blocks are whole groups of 16 tiles of it; the loss of a
+    worker does not change it.
+
+    Parameters
+    ----------
+    client : distributed.Client or None
+        None: the current client.
+    persist : bool, default=True
+        Whether workers keep the (encoded) blocks in memory between passes.
+    **parameters
+        Parameters of SelectionMixture.
+
+    The attributes are those of SelectionMixture. ``to_local()`` returns a SelectionMixture.
+    """
+
+    _local = SelectionMixture
+    _allow_nan = True

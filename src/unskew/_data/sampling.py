@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from .._validation import check_weights
 from .columns import as_frame
+from .sources import allow_nan
 from .tables import TableBlocks, open_source
 from .tiled import bounds_from_sizes
 
@@ -28,6 +29,8 @@ ROW_ATTRIBUTES = ("labels_", "weights_", "combined_weights_", "confidence_")
 
 def draw_rows(a: np.ndarray, size: int, seed: Any) -> np.ndarray:
     """Positions of ``size`` rows of positive weight (all where there are fewer), increasing."""
+    if a.strides == (0,):  # equal weights of many rows
+        return np.sort(np.random.default_rng(seed).choice(a.size, size, replace=False))
     present = np.flatnonzero(a > 0)
     if present.size <= size:
         return present
@@ -50,7 +53,7 @@ class RowSample(NamedTuple):
 def sample_rows(X: Any, sample_weight: Any, seed: Any, most: int = MAX_ROWS) -> RowSample:
     """All rows of a table, matrix, file or reader, or a random subsample of ``most`` rows (fewer
     of wide data, see ``max_rows``) of positive weight."""
-    source = open_source(X)
+    source = allow_nan(open_source(X))  # what uses the rows decides about missing values
     n, limit = (count(X if source is None else source) for count in (count_rows, max_rows))
     most = min(most, limit)
     a = check_weights(sample_weight, n)
@@ -105,6 +108,11 @@ def _read_rows(source: Any, chosen: np.ndarray | None) -> Any:
             part = source.read(start, stop)
             parts.append(part if own is None else part[own])
     return nw.concat(parts).to_native() if tables else np.concatenate(parts)
+
+
+def read_whole(source: Any) -> Any:
+    """All rows of a file or of blocks, in memory."""
+    return _read_rows(source, None)
 
 
 class FitVectors(NamedTuple):

@@ -40,11 +40,14 @@ def storage_dtype(dtype: Any, what: str) -> np.dtype:
     return native if native in SUPPORTED_DTYPES else np.dtype(np.float64)
 
 
-def check_finite(part: np.ndarray, where: str, first: int) -> None:
-    """Raise for NaN and inf, naming file, row and column."""
-    if part.dtype.kind != "f" or np.isfinite(part).all():
+def check_finite(part: np.ndarray, where: str, first: int, nan: bool = False) -> None:
+    """Raise for inf, and for NaN unless ``nan``, naming file, row and column."""
+    if part.dtype.kind != "f":
         return
-    i, k = np.argwhere(~np.isfinite(part))[0]
+    bad = np.isinf(part) if nan else ~np.isfinite(part)
+    if not bad.any():
+        return
+    i, k = np.argwhere(bad)[0]
     what = "NaN" if np.isnan(part[i, k]) else "inf"
     raise ValueError(
         f"{where}: index {first + i}, column {k} is {what}; all values of an array should be "
@@ -59,6 +62,8 @@ class NpyFile:
     It is read with plain reads, not through a memory map: mapped pages count as memory of the
     process until the system reclaims them. Tiles are those of the array in memory.
     """
+
+    allow_nan = False
 
     def __init__(self, path: str, shape: tuple[int, int], stored: np.dtype, offset: int):
         self.name, self.shape, self.offset = path, shape, offset
@@ -141,7 +146,7 @@ class NpyFile:
                 done += count
         part = out.astype(self.dtype, copy=False)
         if (start, stop) not in self._checked:
-            check_finite(part, self.name, start)
+            check_finite(part, self.name, start, self.allow_nan)
             self._checked.add((start, stop))
         return part
 
@@ -156,6 +161,8 @@ class Blocks:
     exclusive               ``load`` is never called by two threads at once, and its results are
                             copied
     """
+
+    allow_nan = False
 
     def __init__(
         self,
@@ -222,9 +229,16 @@ class Blocks:
             )
         block = cast_block(block, self.dtype, self.name, number)
         if number not in self._checked:
-            check_finite(block, f"{self.name}, block {number}", 0)
+            check_finite(block, f"{self.name}, block {number}", 0, self.allow_nan)
             self._checked.add(number)
         return block
+
+
+def allow_nan(source: Any) -> Any:
+    """The source, which may have missing values (NaN) from now on."""
+    if isinstance(source, (NpyFile, Blocks)):
+        source.allow_nan = True
+    return source
 
 
 def cast_block(block: np.ndarray, dtype: np.dtype, name: str, number: int) -> np.ndarray:

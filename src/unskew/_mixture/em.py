@@ -11,7 +11,7 @@ import numpy as np
 from .design import LOGIT_SD, fit_logit
 from .discrete import BernoulliBlock, CategoricalBlock
 from .gaussian import GaussianBlock
-from .rows import CHUNK, Rows, Stats
+from .rows import CHUNK, OneGroup, Rows, RowSums, Stats
 
 MIN_SHARE = 1e-12
 # Iterations without a higher bound after which EM has converged.
@@ -29,7 +29,7 @@ class Choice(NamedTuple):
 class Mixture:
     """Parameters of a mixture, and its EM steps on the sums of the cells."""
 
-    def __init__(self, rows: Rows, K: int, choice: Choice):
+    def __init__(self, rows: RowSums, K: int, choice: Choice):
         self.K, self.choice = K, choice
         self.blocks: list[Any] = []
         if rows.n_gauss:
@@ -93,14 +93,14 @@ class Mixture:
         ratio = at_levels / np.maximum(average, 1e-300)
         return float(ratio[both].min()) if both.any() else 1.0
 
-    def groups(self, rows: Rows) -> list[tuple]:
-        """Runs of rows with the same natural parameters."""
-        return rows.groups if self.choice.covariance == "full" else rows.level_groups
+    @property
+    def is_full(self) -> bool:
+        return self.choice.covariance == "full"
 
-    def natural(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    def natural(self, rows: RowSums) -> tuple[np.ndarray, np.ndarray]:
         """theta (P, L, q, K) and kappa (P, L, K) of the whole row, shares included."""
         P, (L, K) = len(rows.patterns), self.shares.shape
-        theta = np.zeros((P, L, rows.X.shape[1], K))
+        theta = np.zeros((P, L, rows.n_columns, K))
         with np.errstate(divide="ignore"):
             log_shares = np.log(np.maximum(self.shares, self.min_share))
         kappa = np.broadcast_to(log_shares, (P, L, K)).copy()
@@ -138,7 +138,7 @@ class Mixture:
         value += sum(block.row_constant(stats.rows) for block in self.blocks)
         return value + sum(block.penalty(stats)[0] for block in self.blocks)
 
-    def value(self, rows: Rows, log_sum: float, stats: Stats) -> tuple[float, float]:
+    def value(self, rows: RowSums, log_sum: float, stats: Stats) -> tuple[float, float]:
         """(marginal log-likelihood, bound): ``log_sum`` is that of the E step. The bound adds the
         log priors that regularise the estimates."""
         likelihood = log_sum + sum(block.row_constant(rows) for block in self.blocks)
@@ -148,14 +148,24 @@ class Mixture:
         return marginal, marginal + sum(part[1] for part in parts) + prior
 
 
-def e_step(rows: Rows, model: Mixture) -> tuple[float, Stats]:
+def e_step(rows: RowSums, model: Mixture) -> tuple[float, Stats]:
     """Sum of log sum_k exp(x theta_k + kappa_k), and the sums of the cells."""
     theta, kappa = model.natural(rows)
-    stats, total = Stats(rows, model.K), 0.0
-    for batch in batches(model.groups(rows)):
+    if isinstance(rows, OneGroup):
+        value = (rows.S * theta.transpose(0, 1, 3, 2)).sum() + (rows.N * kappa).sum()
+        return float(value), Stats(rows, rows.N, rows.S)
+    total, N, S = rows.total(expected_sums, theta, kappa, model.is_full)
+    return float(total), Stats(rows, N, S)
+
+
+def expected_sums(rows: Rows, theta: np.ndarray, kappa: np.ndarray, full: bool) -> tuple:
+    """The sums of the E step: log-likelihood, N and S of `Stats`."""
+    P, L, K = kappa.shape
+    total, N, S = 0.0, np.zeros((P, L, K)), np.zeros((P, L, K, rows.n_columns))
+    for batch in batches(rows.groups if full else rows.level_groups):
         start, stop = batch[0][0], batch[-1][1]
         a = rows.a[start:stop]
-        r = np.empty((stop - start, model.K))
+        r = np.empty((stop - start, K))
         for first, last, level, p in batch:
             own = r[first - start : last - start]
             np.matmul(rows.X[first:last], theta[p, level], out=own)
@@ -168,9 +178,9 @@ def e_step(rows: Rows, model: Mixture) -> tuple[float, Stats]:
         r *= (a / mass)[:, None]
         for first, last, level, p in batch:
             own = r[first - start : last - start]
-            stats.N[p, level] += own.sum(0)
-            stats.S[p, level] += own.T @ rows.X[first:last]
-    return total, stats
+            N[p, level] += own.sum(0)
+            S[p, level] += own.T @ rows.X[first:last]
+    return np.float64(total), N, S
 
 
 def batches(groups: list[tuple]) -> Iterator[list[tuple]]:
@@ -190,7 +200,7 @@ def log_joint(rows: Rows, model: Mixture) -> np.ndarray:
     """log(pi_kl f(x_i | k, l)) up to the row's own term, (n, K), in the order of ``rows``."""
     theta, kappa = model.natural(rows)
     out = np.empty((len(rows.X), model.K))
-    for first, last, level, p in model.groups(rows):
+    for first, last, level, p in rows.groups if model.is_full else rows.level_groups:
         np.matmul(rows.X[first:last], theta[p, level], out=out[first:last])
         out[first:last] += kappa[p, level]
     return out
@@ -207,7 +217,7 @@ class Fit(NamedTuple):
 
 
 def run_em(
-    rows: Rows,
+    rows: RowSums,
     model: Mixture,
     stats: Stats | None,
     *,
@@ -216,6 +226,8 @@ def run_em(
     learn_tau: bool = True,
     watch: Any = None,
     history: list | None = None,
+    save: Any = None,
+    begun: int = 0,
 ) -> Fit:
     """EM from sums of the cells (or from the parameters of ``model`` where ``stats`` is None).
 
@@ -223,16 +235,21 @@ def run_em(
     an iteration changes the bound by less than ``tol`` per row, or when none of STALLED iterations
     raised it by as much. At fixed tau the bound never falls; an update of tau maximises the
     marginal likelihood given the effects, and columns that enter and leave can make it alternate.
+
+    ``save(model, history, iteration)`` is called after each M step; with what it got as model,
+    history and ``begun`` a run goes on as if it had not been interrupted.
     """
-    for block in model.blocks:
+    for block in model.blocks if not begun else ():
         block.unlock()
     if stats is not None:
         for _ in range(3):
             model.m_step(stats, learn_tau)
-    history = [] if history is None else history[:-1]
-    scale = max(float(rows.a.sum()), 1e-300)
-    marginal, converged, iteration = -np.inf, False, 0
-    for iteration in range(1, max_iter + 1):
+    if not begun:
+        history = [] if history is None else history[:-1]
+    history = list(history or ())
+    scale = max(rows.weight, 1e-300)
+    marginal, converged = -np.inf, False
+    for iteration in range(begun + 1, max_iter + 1):
         log_sum, stats = e_step(rows, model)
         marginal, bound = model.value(rows, log_sum, stats)
         if watch is not None:
@@ -249,6 +266,8 @@ def run_em(
             break
         if iteration < max_iter:
             model.m_step(stats, learn_tau)
+            if save is not None:
+                save(model, history, iteration)
     return Fit(model, marginal, history, len(history), converged)
 
 

@@ -35,7 +35,14 @@ from .._mixture.em import Choice, Fit, Mixture, bic, log_joint, run_em
 from .._mixture.gaussian import GaussianBlock
 from .._mixture.rows import Columns, Rows, Stats
 from ..metrics import kish_size
-from ..mixture._columns import apply_columns, learn_columns, read_sources
+from ..mixture._columns import (
+    Sample,
+    apply_columns,
+    facts_of,
+    learn_columns,
+    read_sources,
+    sample_rows,
+)
 from ..mixture._suspects import codes_of, read_suspects
 from ._results import Candidate
 
@@ -149,12 +156,13 @@ def _read(X: Any, a: np.ndarray, names: list, encoder: Any) -> tuple[Data, list,
         kinds = {names.index(name): kind for name, kind in (fitted.kinds or {}).items()}
     nothing = np.zeros(0, dtype=np.intp)
     try:
-        models = learn_columns(
-            values, names, nothing, a, np.zeros(a.size, dtype=np.intp), kinds, recipes
-        )
+        which = sample_rows(a)
+        facts = [facts_of(column, a, which) for column in values]
+        sample = Sample(which, a[which], np.zeros(which.size, dtype=np.intp))
+        models = learn_columns(facts, names, nothing, sample, kinds, recipes)
     except ValueError:  # no column varies
         return None
-    columns = apply_columns(models, values)
+    columns = apply_columns(models, values, a.size)
     of = {
         kind: np.array([m.source for m in models if m.kind == kind], dtype=np.intp)
         for kind in ("number", "flag", "category")
@@ -212,7 +220,7 @@ def _candidates(values: list, names: list, data: Data, kinds: dict, named: Any) 
         for one in suspects:
             if one.is_number and not named.size and values[one.sources[0]].kind != "date":
                 continue
-            codes = one.shown_of(codes_of([one], values, names)[:, 0])
+            codes = one.shown_of(codes_of([one], values, names, data.a.size)[:, 0])
             label = one.name if len(one.sources) == 1 else f"{names[one.sources[0]]} ..."
             if np.unique(codes).size > 1:
                 found.append(Values(label, tuple(one.sources), _pooled(codes)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from .._data.columns import (
     frame_columns,
     read_column,
 )
+from .._data.sampling import draw_rows
 from .._mixture.gaussian import MIN_VARIANCE
 from .._mixture.rows import Columns
 from .._preprocessing.table_encoder import OTHER, Recipe
@@ -94,12 +95,119 @@ def find_kinds(kinds: dict | None, names: np.ndarray | None, d: int) -> dict[int
     return found
 
 
+class Sample(NamedTuple):
+    """Rows of positive weight on which the resolution of numbers is found: their positions, design
+    weights, and levels of the first suspect."""
+
+    rows: np.ndarray
+    a: np.ndarray
+    level: np.ndarray
+
+
+class Facts(NamedTuple):
+    """What the model of a column depends on, of the rows of positive weight.
+
+    kind     that of `ColumnValues`; words: its distinct values, of codes those that occur
+    whole    whether no value is missing
+    low, high, two, mean, variance
+             of numbers: range (nan: no value is known), whether no third value occurs, moments
+    values   of numbers: those of the sample
+    """
+
+    kind: str
+    words: tuple
+    whole: bool
+    low: float = np.nan
+    high: float = np.nan
+    two: bool = False
+    mean: float = 0.0
+    variance: float = 0.0
+    values: np.ndarray | None = None
+
+
+def sample_rows(a: np.ndarray) -> np.ndarray:
+    """Positions of the rows of a `Sample`."""
+    return draw_rows(a, RESOLUTION_ROWS, 0)
+
+
+def facts_of(values: ColumnValues, a: np.ndarray, sample: np.ndarray) -> Facts:
+    """Facts of a whole column; ``sample``: positions of the rows of a `Sample`."""
+    if values.codes is not None:
+        counts = np.bincount(values.codes[a > 0] + 1, minlength=len(values.words) + 1)
+        used = tuple(str(values.words[c]) for c in np.flatnonzero(counts[1:]))
+        return Facts(values.kind, used, counts[0] == 0)
+    x = values.numbers
+    known = ~np.isnan(x) & (a > 0)
+    v, weight = x[known], a[known]
+    if not v.size:
+        return Facts(values.kind, values.words, False)
+    low, high = v.min(), v.max()
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = float(v[0] + weight @ (v - v[0]) / weight.sum())
+        variance = float(weight @ (v - mean) ** 2 / weight.sum())
+    whole = v.size == np.count_nonzero(a)
+    two = bool(np.isin(v, (low, high)).all())
+    return Facts(values.kind, values.words, whole, low, high, two, mean, variance, x[sample])
+
+
+def facts_of_matrix(matrix: Any, a: np.ndarray, few: np.ndarray) -> list[Facts]:
+    """Facts of all columns of a matrix in tiles, in two passes; ``few``: rows of the sample."""
+    d = matrix.d
+    shift = np.where(np.isnan(few[0]), 0.0, few[0])
+    low, high = np.full(d, np.inf), np.full(d, -np.inf)
+    weight, total, lost = np.zeros(d), np.zeros(d), np.zeros(d)
+    for part in matrix.map(_ranges, a, coefs=shift):
+        low, high = np.minimum(low, part[0]), np.maximum(high, part[1])
+        weight, total, lost = weight + part[2], total + part[3], lost + part[4]
+    known = weight > 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = shift + total / np.where(known, weight, 1.0)
+        spread, third = np.zeros(d), np.zeros(d)
+        for more, others in matrix.map(_spreads, a, coefs=(mean, low, high)):
+            spread, third = spread + more, third + others
+        variance = spread / np.where(known, weight, 1.0)
+    low, high = np.where(known, low, np.nan), np.where(known, high, np.nan)
+    return [
+        Facts(
+            "number", (), bool(lost[j] == 0), float(low[j]), float(high[j]), bool(third[j] == 0),
+            float(mean[j]), float(variance[j]), few[:, j],
+        )
+        for j in range(d)
+    ]  # fmt: skip
+
+
+def _present(tile: np.ndarray, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of positive weight in float64, and their weights."""
+    if not (a > 0).all():
+        tile, a = tile[a > 0], a[a > 0]
+    return tile.astype(np.float64, copy=False), a
+
+
+def _ranges(tile: np.ndarray, a: np.ndarray, shift: np.ndarray) -> tuple:
+    """Ranges, weight of the known values, weighted sums around ``shift``, missing values."""
+    x, a = _present(tile, a)
+    lost = np.isnan(x)
+    low = np.where(lost, np.inf, x).min(axis=0, initial=np.inf)
+    high = np.where(lost, -np.inf, x).max(axis=0, initial=-np.inf)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return low, high, a @ ~lost, a @ np.where(lost, 0.0, x - shift), lost.sum(0)
+
+
+def _spreads(tile: np.ndarray, a: np.ndarray, coefs: tuple) -> tuple:
+    """Weighted squares around the means, and how many values are at neither end."""
+    x, a = _present(tile, a)
+    mean, low, high = coefs
+    lost = np.isnan(x)
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = a @ np.where(lost, 0.0, x - mean) ** 2
+    return squares, ((x != low) & (x != high) & ~lost).sum(0)
+
+
 def learn_columns(
-    values: list[ColumnValues],
+    facts: list[Facts],
     names: list[str],
     suspects: np.ndarray,
-    a: np.ndarray,
-    level: np.ndarray,
+    sample: Sample,
     kinds: dict[int, str],
     recipes: list[Recipe] | None = None,
 ) -> list[ColumnModel]:
@@ -108,11 +216,11 @@ def learn_columns(
     ``recipes``: of the columns of a table, what its encoder leaves out and pools.
     """
     models, ignored = [], []
-    for source, (value, name) in enumerate(zip(values, names)):
+    for source, (fact, name) in enumerate(zip(facts, names)):
         if source in suspects:
             continue
         recipe = None if recipes is None else recipes[source]
-        model = _learn(source, value, name, a, level, kinds.get(source), recipe)
+        model = _learn(source, fact, name, sample, kinds.get(source), recipe)
         if isinstance(model, str):
             ignored.append(f"{name!r} ({model})")
         else:
@@ -126,72 +234,57 @@ def learn_columns(
         warnings.warn(
             f"columns that do not vary are left out: {abbreviate(ignored, quoted=False)}",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return models
 
 
 def _learn(
-    source: int,
-    values: ColumnValues,
-    name: str,
-    a: np.ndarray,
-    level: np.ndarray,
-    asked: Any,
-    recipe: Recipe | None,
+    source: int, fact: Facts, name: str, sample: Sample, asked: Any, recipe: Recipe | None
 ) -> ColumnModel | str:
     """The model, or why there is none."""
     if recipe is not None and recipe.identifier:
         return recipe.why
-    if values.codes is not None:
-        known = (values.codes >= 0) & (a > 0)
-        used = np.unique(values.codes[known])
-        if used.size < 2:
-            return f"every value is {values.words[used[0]]!r}" if used.size else "no value is known"
+    if fact.kind in ("text", "flag"):
+        used = fact.words
+        if len(used) < 2:
+            return f"every value is {used[0]!r}" if used else "no value is known"
         if recipe is not None and recipe.n_pooled:
             words = (*recipe.own_states, OTHER)
             return ColumnModel(source, name, "category", words=words, asked=asked, pooled=True)
-        if recipe is None and used.size > MAX_CATEGORIES:
+        if recipe is None and len(used) > MAX_CATEGORIES:
             raise ValueError(
-                f"column {name!r} of X has {used.size} distinct values; a category should have at "
+                f"column {name!r} of X has {len(used)} distinct values; a category should have at "
                 f"most {MAX_CATEGORIES}. Drop an identifier"
             )
-        words = tuple(str(values.words[c]) for c in used)
-        whole = known[a > 0].all()
-        kind = "flag" if used.size == 2 and whole else "category"
-        return ColumnModel(source, name, kind, words=words, asked=asked)
-    x = values.numbers
-    assert x is not None
-    known = ~np.isnan(x) & (a > 0)
-    if not known.any():
+        kind = "flag" if len(used) == 2 and fact.whole else "category"
+        return ColumnModel(source, name, kind, words=used, asked=asked)
+    if np.isnan(fact.low):
         return "no value is known"
-    v, weight = x[known], a[known]
-    if v.min() == v.max():
-        return f"every value is {v[0]:g}"
-    different = (v.min(), v.max())
-    if asked != "number" and values.kind != "ordered" and np.isin(v, different).all():
-        words = tuple(format_number(value) for value in different)
-        kind = "flag" if known[a > 0].all() else "category"
+    if fact.low == fact.high:
+        return f"every value is {fact.low:g}"
+    if asked != "number" and fact.kind != "ordered" and fact.two:
+        words = tuple(format_number(value) for value in (fact.low, fact.high))
+        kind = "flag" if fact.whole else "category"
         return ColumnModel(source, name, kind, words=words, numeric=True, asked=asked)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = float(v[0] + weight @ (v - v[0]) / weight.sum())
-        variance = float(weight @ (v - mean) ** 2 / weight.sum())
-    if not np.isfinite(variance) or variance <= np.finfo(float).tiny:
+    if not np.isfinite(fact.variance) or fact.variance <= np.finfo(float).tiny:
         raise ValueError(
-            f"column {name!r} of X ranges from {v.min():.3g} to {v.max():.3g}, whose squares "
+            f"column {name!r} of X ranges from {fact.low:.3g} to {fact.high:.3g}, whose squares "
             "overflow or underflow; rescale it"
         )
-    floor = _floor(v, weight, level[known]) / variance
+    values = np.asarray(fact.values, dtype=np.float64)
+    known = ~np.isnan(values)
+    floor = _floor(values[known], sample.a[known], sample.level[known]) / fact.variance
     return ColumnModel(
         source,
         name,
         "number",
-        mean,
-        variance**0.5,
+        fact.mean,
+        fact.variance**0.5,
         max(floor, MIN_VARIANCE),
-        words=tuple(map(str, values.words)),
-        numeric=values.kind == "number",
-        exact=values.kind == "number",
+        words=tuple(map(str, fact.words)),
+        numeric=fact.kind == "number",
+        exact=fact.kind == "number",
         asked=asked,
     )
 
@@ -199,9 +292,8 @@ def _learn(
 def _floor(v: np.ndarray, weight: np.ndarray, level: np.ndarray) -> float:
     """Smallest variance within a group: that of rounding, (resolution)^2 / 12, and the variance
     within levels of a column that is nearly constant in them (``MOST_EQUAL``)."""
-    if v.size > RESOLUTION_ROWS:
-        chosen = np.random.RandomState(0).permutation(v.size)[:RESOLUTION_ROWS]
-        v, weight, level = v[chosen], weight[chosen], level[chosen]
+    if not v.size:
+        return 0.0
     equal = within = 0.0
     steps_found, smallest = [], 1e-9 * (v.max() - v.min())
     for one in np.unique(level):
@@ -222,9 +314,9 @@ def _floor(v: np.ndarray, weight: np.ndarray, level: np.ndarray) -> float:
     return max(resolution, within / total if equal > MOST_EQUAL * total else 0.0)
 
 
-def apply_columns(models: list[ColumnModel], values: list[ColumnValues]) -> Columns:
-    """The columns as the likelihood needs them; unknown categories count as missing."""
-    n = next(v.size for v in (values[0].numbers, values[0].codes) if v is not None)
+def apply_columns(models: list[ColumnModel], values: Any, n: int) -> Columns:
+    """The columns of n rows as the likelihood needs them, from values by source; unknown categories
+    count as missing."""
     numbers, flags, categories, floor = [], [], [], []
     for model in models:
         value = values[model.source]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numbers
+import os
 import warnings
-from contextlib import nullcontext
+from copy import copy
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 from sklearn.base import (
     BaseEstimator,
     ClusterMixin,
@@ -20,14 +20,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from .._base import rollback_on_error
+from .._base import rollback_on_error, set_features_in
 from .._compat import FIT_STACKLEVEL
 from .._data.columns import as_frame, column_names
+from .._data.sources import SUPPORTED_DTYPES, allow_nan
+from .._data.tables import TableBlocks, open_source
+from .._data.tiled import as_tiled
 from .._mixture.blocks import EFFECTS
 from .._mixture.em import Choice, Mixture, bic, e_step, run_em
 from .._mixture.partition import MAX_FULL
-from .._mixture.rows import Rows, Stats
-from .._parallel import one_blas_thread
+from .._mixture.rows import RowSums
 from .._preprocessing import TableEncoder
 from .._progress import emit, nested_progress, verbose_logging
 from .._records import OverlapWarning
@@ -39,10 +41,19 @@ from .._validation import (
     find_columns,
     to_native_byteorder,
 )
-from ._columns import apply_columns, find_kinds, learn_columns, read_sources
-from ._identify import describe_lacking, identify_suspects, positivity, share_errors
-from ._prediction import PredictionMixin, check_shares
+from ._checkpoint import Polishing, open_checkpoint
+from ._columns import facts_of, find_kinds, sample_rows
+from ._identify import (
+    describe_lacking,
+    identify_suspects,
+    positivity,
+    products_of_groups,
+    share_errors,
+)
+from ._prediction import PredictionMixin, check_shares, label_and_weigh
+from ._reading import read_matrix, read_table_blocks, read_values
 from ._search import (
+    POLISHED,
     Problem,
     Screened,
     Settings,
@@ -52,12 +63,9 @@ from ._search import (
     screen,
     screen_all,
 )
-from ._suspects import NO_SUSPECT, Combinations, codes_of, read_suspects
 
 # A full covariance distinguishes at most this many patterns of missing values.
 MAX_PATTERNS = 50
-# Up to this many rows all products are made by one thread.
-ONE_THREAD_ROWS = 20_000
 
 
 class SelectionMixture(
@@ -148,6 +156,11 @@ class SelectionMixture(
     max_components : int, default=10
         For ``n_components="auto"``.
     random_state : int, RandomState or None
+    checkpoint : path or None
+        File for the state of the iterations on all rows (parameters, some kilobytes), saved at most
+        every ``checkpoint_seconds`` and removed at the end. After an interruption the same call
+        resumes there, with a bit-identical result; ``resume=False`` discards the file.
+    checkpoint_seconds, resume : float, bool, default=60, True
     verbose : int
         1 logs the candidates, 2 each iteration (logger "unskew").
 
@@ -242,6 +255,9 @@ class SelectionMixture(
         tol=1e-6,
         max_components=10,
         random_state=None,
+        checkpoint=None,
+        checkpoint_seconds=60,
+        resume=True,
         verbose=0,
     ):
         self.n_components = n_components
@@ -258,11 +274,15 @@ class SelectionMixture(
         self.tol = tol
         self.max_components = max_components
         self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.checkpoint_seconds = checkpoint_seconds
+        self.resume = resume
         self.verbose = verbose
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         return tags
 
     def _check_parameters(self) -> None:
@@ -289,6 +309,11 @@ class SelectionMixture(
             if self.n_components == "auto":
                 raise ValueError("population_shares should be used with a given n_components")
             check_shares("population_shares", self.population_shares, self.n_components)
+        if self.checkpoint is not None and not isinstance(self.checkpoint, (str, os.PathLike)):
+            raise TypeError(f"checkpoint={self.checkpoint!r} should be a path or None")
+        check_number("checkpoint_seconds", self.checkpoint_seconds, low=0)
+        if not isinstance(self.resume, (bool, np.bool_)):
+            raise TypeError(f"resume={self.resume!r} should be True or False")
         if not isinstance(self.verbose, (bool, np.bool_)):
             check_number("verbose", self.verbose, numbers.Integral, low=0)
 
@@ -298,9 +323,13 @@ class SelectionMixture(
 
         Parameters
         ----------
-        X : array (n, d) or a pandas, polars or pyarrow table
+        X : array or CSR matrix (n, d), a pandas, polars or pyarrow table, or out-of-core data
             nan and missing values are left out of the likelihood. In an array, columns with two
-            values are Bernoulli and all others Gaussian; see ``kinds``.
+            values are Bernoulli and all others Gaussian; see ``kinds``. Out of core: path of a .npy
+            or .parquet file or of a folder of these, np.memmap, ``unskew.ParquetReader``, or any
+            object with ``n_blocks`` and ``read(i)``, read block by block in each iteration;
+            bit-identical to in-memory data where tiles agree (see docs/scale.md). CSR rows become
+            dense tile by tile.
         y : ignored
         sample_weight : array (n,) or None
             Design weights: weight 2 is equivalent to the row twice, weight 0 to its absence (the
@@ -313,52 +342,63 @@ class SelectionMixture(
         with rollback_on_error(self), verbose_logging(self.verbose):
             self._check_parameters()
             problem, settings = self._prepare(X, sample_weight)
-            # The search consists of thousands of small products, which threads of BLAS delay.
-            with one_blas_thread():
-                if self.init is not None:
-                    found = self._from_init(problem, settings)
-                elif self.n_components == "auto":
-                    largest = min(self.max_components, problem.n_used)
-                    found = screen_all(problem, settings, largest)
-                else:
-                    found = screen(problem, self.n_components, settings)
+            # Rows are divided among threads, each with one thread of BLAS. The search consists of
+            # thousands of small products, which threads of BLAS delay.
+            with problem.matrix.executor:
+                checkpoint, work = open_checkpoint(self, problem)
+                if work is None:
+                    found = self._search(problem, settings)
+                    candidates = [
+                        {**one.choice._asdict(), "n_components": one.fit.model.K, "bic": one.score}
+                        for one in found
+                    ]
+                    work = Polishing([one.fit for one in found[:POLISHED]], candidates)
 
-            def watch(iteration: int, bound: float) -> None:
-                emit("iteration", iteration, bound=bound)
+                def watch(iteration: int, bound: float) -> None:
+                    emit("iteration", iteration, bound=bound)
 
-            few = problem.n_used <= ONE_THREAD_ROWS
-            with nested_progress(), one_blas_thread() if few else nullcontext():
-                fit = polish(problem, found, settings, watch)
-                alone = one_group(problem, settings)
-            self._store(problem, fit, found, alone)
+                with nested_progress():
+                    save = None if checkpoint is None else checkpoint.save_if_due
+                    fit = polish(problem, work, settings, watch, save)
+                    alone = one_group(problem, settings)
+                self._store(problem, fit, work.candidates, alone)
+                if checkpoint is not None:
+                    checkpoint.remove()
         return self
 
+    def _search(self, problem: Problem, settings: Settings) -> list[Screened]:
+        """Solutions to be polished on all rows, best first."""
+        if self.init is not None:
+            return self._from_init(problem, settings)
+        if self.n_components == "auto":
+            return screen_all(problem, settings, min(self.max_components, problem.n_used))
+        return screen(problem, self.n_components, settings)
+
+    def _open_source(self, X: Any) -> Any:
+        """The out-of-core source or tables of X, None where its rows are in memory."""
+        return allow_nan(open_source(X))
+
+    def _as_tiled(self, matrix: Any) -> Any:
+        return as_tiled(matrix, None)
+
     def _prepare(self, X: Any, sample_weight: Any) -> tuple[Problem, Settings]:
-        frame = as_frame(X)
         self.__dict__.pop("feature_names_in_", None)
-        if frame is None:
-            X = validate_data(
-                self,
-                to_native_byteorder(X),
-                dtype=np.float64,
-                ensure_all_finite="allow-nan",
-            )
-            n, names = X.shape[0], None
-            own_names = [f"column {i}" for i in range(X.shape[1])]
-            names = getattr(self, "feature_names_in_", None)
-            self._backend = None
+        self.encoder_: Any = None
+        source = self._open_source(X)
+        frame = None if source is not None else as_frame(X)
+        if frame is not None or isinstance(source, TableBlocks):
+            matrix, a, reading = self._read_table(frame, source, sample_weight)
         else:
-            own_names = column_names(frame)
-            n, names = len(frame), np.array(own_names, dtype=object)
-            if n == 0 or not own_names:
-                raise ValueError(
-                    f"X has {n} rows and {len(own_names)} columns; both should be >= 1"
-                )
-            self.feature_names_in_, self.n_features_in_ = names, len(own_names)
-            self._backend = frame.implementation.value
-        d = self.n_features_in_
+            matrix, a, reading = self._read_matrix(X, source, sample_weight)
+        self._columns, self._combinations = reading.columns, reading.combinations
+        self._names, self._kinds = reading.names, reading.kinds
+        rng = check_random_state(self.random_state)
+        problem = Problem(matrix, a, reading, MAX_PATTERNS, rng)
+        return problem, self._settings(problem.rows)
+
+    def _weights_of_rows(self, sample_weight: Any, n: int) -> np.ndarray:
         a = check_weights(sample_weight, n)
-        present = int((a > 0).sum())
+        present = n if a.strides == (0,) else int(np.count_nonzero(a))
         if present < 2:
             raise ValueError(f"n_samples={present} of positive weight should be >= 2")
         if self.n_components != "auto" and present < self.n_components:
@@ -366,54 +406,76 @@ class SelectionMixture(
             raise ValueError(
                 f"n_components={self.n_components} should be <= n_samples={present}{of_weight}"
             )
-        kinds = find_kinds(self.kinds, names, d)
-        self.encoder_: Any = None
-        recipes = None
-        if frame is None:
-            values = read_sources(X, kinds)
-        else:
-            encoder, values, kinds = self._read_table(frame, a, kinds)
-            recipes = encoder.recipes_
-        self._kinds = kinds
-        self.suspects_ = None
-        suspects = np.zeros(0, dtype=np.intp)
-        self._names, found = own_names, [NO_SUSPECT]
-        if self.suspects is not None:
-            suspects = self.suspects_ = find_columns(self.suspects, names, d, "suspects")
-            if suspects.size in (0, d):
-                which = "no column" if suspects.size == 0 else f"all {d} columns"
-                raise ValueError(
-                    f"suspects={self.suspects!r} names {which}; at least one column should be a "
-                    "suspect and one should not"
-                )
-            found = read_suspects(values, own_names, suspects, a, self._kinds)
-        codes = codes_of(found, values, own_names)
-        self._combinations = Combinations(found, codes[a > 0], a[a > 0])
-        level = self._combinations.level_of(codes)
-        coarse = found[0].shown_of(codes[:, 0])
-        self._columns = learn_columns(values, own_names, suspects, a, coarse, kinds, recipes)
-        columns = apply_columns(self._columns, values)
-        scale = np.array([c.sd for c in self._columns if c.kind == "number"])
-        rng = check_random_state(self.random_state)
-        # Rows of weight 0 may have levels that no row of the fit has: they enter at level 0.
-        problem = Problem(
-            columns, np.maximum(level, 0), self._combinations.design(), a, scale, MAX_PATTERNS, rng
-        )
-        self._codes_of_rows = codes
-        return problem, self._settings(problem.rows)
+        return a
 
-    def _read_table(self, frame: Any, a: np.ndarray, kinds: dict[int, str]) -> tuple:
-        """The fitted encoder of a table, its columns, and the kinds that were asked for."""
+    def _find_suspects(self, names: Any, d: int) -> np.ndarray:
+        self.suspects_ = None
+        if self.suspects is None:
+            return np.zeros(0, dtype=np.intp)
+        self.suspects_ = suspects = find_columns(self.suspects, names, d, "suspects")
+        if suspects.size in (0, d):
+            which = "no column" if suspects.size == 0 else f"all {d} columns"
+            raise ValueError(
+                f"suspects={self.suspects!r} names {which}; at least one column should be a "
+                "suspect and one should not"
+            )
+        return suspects
+
+    def _read_matrix(self, X: Any, source: Any, sample_weight: Any) -> tuple:
+        """Rows of an array, CSR matrix, file or blocks, their weights, and what they mean."""
+        self._backend = None
+        if source is None:
+            X = validate_data(
+                self,
+                to_native_byteorder(X),
+                accept_sparse="csr",
+                dtype=SUPPORTED_DTYPES,
+                order="C",
+                ensure_all_finite="allow-nan",
+            )
+        else:
+            set_features_in(self, source, getattr(X, "columns", None))
+            X = source
+        names, d = getattr(self, "feature_names_in_", None), self.n_features_in_
+        a = self._weights_of_rows(sample_weight, X.shape[0])
+        kinds, suspects = find_kinds(self.kinds, names, d), self._find_suspects(names, d)
+        matrix = self._as_tiled(X)
+        with matrix.executor:
+            own_names = [f"column {i}" for i in range(d)]
+            return matrix, a, read_matrix(matrix, a, own_names, suspects, kinds)
+
+    def _read_table(self, frame: Any, source: Any, sample_weight: Any) -> tuple:
+        """The same for a table, in memory or in blocks, by its encoder."""
         encoder = TableEncoder() if self.encoder is None else clone(self.encoder)
-        names = column_names(frame)
+        names = column_names(frame) if source is None else source.columns
+        n = len(frame) if source is None else source.shape[0]
+        if n == 0 or not names:
+            raise ValueError(f"X has {n} rows and {len(names)} columns; both should be >= 1")
+        self.feature_names_in_ = np.array(names, dtype=object)
+        self.n_features_in_ = len(names)
+        first = frame if source is None else source.frame(0)
+        self._backend = first.implementation.value
+        a = self._weights_of_rows(sample_weight, n)
+        kinds = find_kinds(self.kinds, self.feature_names_in_, len(names))
         asked = {**(encoder.kinds or {}), **{names[i]: kind for i, kind in kinds.items()}}
         encoder.set_params(kinds=asked or None)
-        values = encoder._learn(frame, a)
+        suspects = self._find_suspects(self.feature_names_in_, len(names))
+        values: Any
+        if source is None:
+            values = encoder._learn(frame, a)
+            which = sample_rows(a)
+            facts = [facts_of(column, a, which) for column in values]
+        else:
+            values, facts = read_table_blocks(source, encoder, a, suspects)
         self.encoder_ = encoder
-        encoder._warn_changed(FIT_STACKLEVEL + 1)
-        return encoder, values, {names.index(name): kind for name, kind in asked.items()}
+        encoder._warn_changed(FIT_STACKLEVEL + 2)
+        kinds = {names.index(name): kind for name, kind in asked.items()}
+        reading = read_values(values, facts, a, names, suspects, kinds, encoder.recipes_)
+        if source is None:
+            return self._as_tiled(reading.matrix(values, n)), a, reading
+        return self._as_tiled(allow_nan(source.matrix(reading))), a, reading
 
-    def _settings(self, rows: Rows) -> Settings:
+    def _settings(self, rows: RowSums) -> Settings:
         covariances = ("diag", "full") if self.covariance == "auto" else (self.covariance,)
         if not 2 <= rows.n_gauss <= MAX_FULL and self.covariance == "auto":
             covariances = ("diag",)
@@ -458,20 +520,18 @@ class SelectionMixture(
                 f"init has shape {given.shape} and dtype {given.dtype}; it should be integer "
                 f"labels ({n},) or responsibilities ({n}, {K})"
             )
-        problem.use_all_rows()
-        stats = Stats.of_responsibilities(problem.rows, R[problem.rows.order])
-        found = []
+        stats, found = problem.stats_of(R), []
         for covariance, effects in settings.forms:
             for selection in settings.selections:
                 model = Mixture(problem.rows, K, Choice(covariance, effects, selection))
                 fit = run_em(problem.rows, model, stats, max_iter=self.max_iter, tol=self.tol)
                 fit = reconsidered(problem.rows, fit, self.max_iter, self.tol)
-                found.append(problem.screened(fit))
+                found.append(problem.fitted(fit))
         return sorted(found, key=lambda one: one.rank)
 
     # ---------------------------------------------------------------------------------- store
-    def _store(self, problem: Problem, fit: Any, found: list[Screened], one: float) -> None:
-        model, rows, a = fit.model, problem.rows, problem.a
+    def _store(self, problem: Problem, fit: Any, candidates: list[dict], one: float) -> None:
+        model, rows = fit.model, problem.rows
         stats = e_step(rows, model)[1]
         order = np.argsort(-stats.N.sum((0, 1)), kind="stable")
         model.reorder(order)
@@ -482,10 +542,7 @@ class SelectionMixture(
         weight = self._combinations.weight
         which, parts, self.levels_ = self._combinations.reported()
         self.choice_ = model.choice._asdict()
-        self.candidates_ = [
-            {**one.choice._asdict(), "n_components": one.fit.model.K, "bic": one.score}
-            for one in found
-        ]
+        self.candidates_ = candidates
         self.history_ = {"bound": np.array(fit.history)}
         self.n_iter_ = fit.n_iter
         self.status_ = "converged" if fit.converged else "max_iter"
@@ -501,33 +558,13 @@ class SelectionMixture(
         self.one_group_bic_ = one + 2.0 * units
         self._effects_term = sum(block.penalty(stats)[0] for block in model.blocks)
         self._store_columns(model, stats)
-        codes = self.__dict__.pop("_codes_of_rows")
-        joint, own, new = self._joint_of(problem.columns, codes, "sample")
-        self.labels_ = self._in_order(joint.argmax(1), new)
-        w = self._in_order(self._weights_of(joint, own, new), new)
-        R = self._in_order(np.exp(joint - logsumexp(joint, axis=1, keepdims=True)), new)
-        chances = self._in_order(own.shares[new.level], new)
-        self.shares_se_ = np.array(
-            [
-                share_errors(R[which_rows], chances[which_rows], a[which_rows])
-                for which_rows in self._rows_of_levels(codes, which)
-            ]
-        )
-        if model.choice.selection == "common":
-            self.shares_se_[:] = share_errors(R, chances, a)
-        w = np.where(a > 0, w, 0.0)
-        self.weights_ = w * (a.sum() / (a @ w))
-        self.combined_weights_ = a * self.weights_
-        inverse = np.divide(1.0, a, out=np.zeros_like(a), where=a > 0)
-        self.effective_sample_size_ = float(
-            effective_share(self.combined_weights_, inverse, float(a.sum()))
-        )
+        self._store_rows(problem, model, which, parts)
         shown = (parts > 0) @ N
         names = [s.name for s in self._combinations.suspects]
         self.identified_, why = identify_suspects(shown, which, self.levels_, names)
         self.positivity_ = positivity(shown, self.population_shares_)
         lacking = describe_lacking(self.positivity_, self.levels_, self._combinations.label)
-        used = np.unique(self.labels_[a > 0]).size
+        used = np.unique(self.labels_[problem.a > 0]).size
         no_groups = ""
         if K > 1 and self.one_group_bic_ < self.bic_:
             no_groups = (
@@ -555,8 +592,37 @@ class SelectionMixture(
             if text:
                 warnings.warn(text, kind, stacklevel=3)
 
-    def _rows_of_levels(self, codes: np.ndarray, which: np.ndarray) -> list[np.ndarray]:
-        """Rows of each reported level, as masks."""
-        shown = [s.shown_of(codes[:, i]) for i, s in enumerate(self._combinations.suspects)]
-        first = [np.flatnonzero(which == i)[0] for i in range(len(shown))]
-        return [shown[i] == at - first[i] for at, i in enumerate(which)]
+    def _store_rows(
+        self, problem: Problem, model: Mixture, which: np.ndarray, parts: np.ndarray
+    ) -> None:
+        """Labels and weights, tile by tile, and standard errors of the shares."""
+        matrix, a = problem.matrix, problem.a
+        self.labels_ = np.empty(matrix.n, dtype=np.int32)
+        w = np.empty(matrix.n)
+        work = (problem.reading, copy(self))
+        for (start, stop), (labels, own) in zip(
+            matrix.bounds, matrix.map(label_and_weigh, coefs=work)
+        ):
+            self.labels_[start:stop], w[start:stop] = labels, own
+        (G,) = problem.rows.total(products_of_groups, *model.natural(problem.rows), model.is_full)
+        scaled = G / np.maximum(model.shares[:, :, None] * model.shares[:, None], 1e-300)
+        lowest = model.shares
+        if model.choice.selection == "common":
+            self.shares_se_ = np.tile(share_errors(scaled.sum(0), lowest.min(0)), (len(parts), 1))
+        else:
+            self.shares_se_ = np.array(
+                [
+                    share_errors(scaled[own].sum(0), lowest[own].min(0, initial=1.0))
+                    for own in parts > 0
+                ]
+            )
+        some = a > 0
+        if not some.all():
+            w[~some] = 0.0
+        w *= float(problem.n / (a @ w))
+        self.weights_ = w
+        self.combined_weights_ = a * w
+        inverse = np.divide(1.0, a, out=np.zeros_like(w), where=some)
+        self.effective_sample_size_ = float(
+            effective_share(self.combined_weights_, inverse, problem.n)
+        )

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from .._mixture.rows import Rows
 from .._validation import abbreviate
 
 # A level shows a group that has this share of its rows, and this many rows.
@@ -86,17 +87,26 @@ def positivity(N: np.ndarray, population: np.ndarray) -> np.ndarray:
     return np.divide(shares, population, out=np.ones_like(shares), where=population > 0)
 
 
-def share_errors(R: np.ndarray, shares: np.ndarray, a: np.ndarray) -> np.ndarray:
-    """Standard errors of shares pi that add up to 1, (K,), from responsibilities R (n, K), the
-    shares before a row was seen and weights a: the empirical information A = sum a u u',
-    u_k = r_k / pi_k, gives the covariance A^-1 - A^-1 1 1' A^-1 / (1' A^-1 1). 0 for groups that do
-    not occur."""
-    out = np.zeros(R.shape[1])
-    some = (a @ R > 1e-6) & (shares.min(axis=0, initial=1.0) > 1e-9)
+def products_of_groups(rows: Rows, theta: np.ndarray, kappa: np.ndarray, full: bool) -> tuple:
+    """sum a r r' of the responsibilities r at each level, (L, K, K)."""
+    out = np.zeros((kappa.shape[1], kappa.shape[2], kappa.shape[2]))
+    for first, last, level, p in rows.groups if full else rows.level_groups:
+        r = rows.X[first:last] @ theta[p, level] + kappa[p, level]
+        r = np.exp(r - r.max(1, keepdims=True))
+        r /= r.sum(1, keepdims=True)
+        out[level] += (r * rows.a[first:last, None]).T @ r
+    return (out,)
+
+
+def share_errors(A: np.ndarray, lowest: np.ndarray) -> np.ndarray:
+    """Standard errors of shares pi that add up to 1, (K,), from their empirical information
+    A = sum a u u', u_k = r_k / pi_k, and the lowest of the shares before a row was seen: the
+    covariance is A^-1 - A^-1 1 1' A^-1 / (1' A^-1 1). 0 for groups that do not occur."""
+    out = np.zeros(len(A))
+    some = (np.diag(A) > 1e-6) & (lowest > 1e-9)
     if some.sum() < 2:
         return out
-    u = R[:, some] / shares[:, some]
-    inverse = np.linalg.pinv((u * a[:, None]).T @ u)
+    inverse = np.linalg.pinv(A[np.ix_(some, some)])
     total = inverse.sum(1)
     out[some] = np.sqrt(np.maximum(np.diag(inverse) - total**2 / total.sum(), 0.0))
     return out

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
+import scipy.sparse as sp
 from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._data.columns import ColumnValues, as_frame, column_names
+from .._data.sampling import ROW_ATTRIBUTES, read_whole
+from .._data.sources import SUPPORTED_DTYPES, allow_nan
+from .._data.tables import TableBlocks
 from .._mixture.discrete import BernoulliBlock, expit
 from .._mixture.draw import draw_columns, draw_labels
 from .._mixture.em import MIN_SHARE, Choice, Mixture, bic, log_joint
@@ -21,6 +27,7 @@ from .._mixture.rows import Columns, Rows, Stats
 from .._validation import abbreviate, check_number, check_weights, to_native_byteorder
 from ._columns import ColumnModel, apply_columns, read_sources
 from ._effects_test import compare_effects
+from ._reading import Reading, TableReading
 from ._suspects import MISSING, OTHER, Combinations, Suspect, codes_of
 
 
@@ -64,25 +71,38 @@ class PredictionMixin:
         numeric suspect outside the range of the fit count as the nearest value in it. Unknown
         categories of other columns are left out as missing values.
         """
-        joint, _, rows = self._read_joint(X, shares)
-        return self._in_order(joint.argmax(1), rows)
+
+        def answer(model: Any, columns: Columns, codes: np.ndarray) -> np.ndarray:
+            joint, _, rows = model._joint_of(columns, codes, shares)
+            return model._in_order(joint.argmax(1).astype(np.int32), rows)
+
+        return self._apply(X, answer)
 
     def predict_proba(self, X, *, shares="sample"):
         """Probabilities of the groups, (n, n_components); see `predict`."""
-        joint, _, rows = self._read_joint(X, shares)
-        return self._in_order(np.exp(joint - logsumexp(joint, axis=1, keepdims=True)), rows)
+
+        def answer(model: Any, columns: Columns, codes: np.ndarray) -> np.ndarray:
+            joint, _, rows = model._joint_of(columns, codes, shares)
+            joint = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+            return model._in_order(joint, rows)
+
+        return self._apply(X, answer)
 
     def score_samples(self, X, *, shares="sample"):
         """Log density log p(x | level) of each row at the estimated effects; missing values are
         left out. Returns an array (n,)."""
-        joint, model, rows = self._read_joint(X, shares)
-        value = logsumexp(joint, axis=1)
-        for block in model.blocks:
-            value = value + block.row_constants(rows)
-        if rows.n_gauss:
-            logs = np.log(self._sd())
-            value -= logs.sum() - (1.0 - rows.masks) @ logs[rows.mask_of]
-        return self._in_order(value, rows)
+
+        def answer(model: Any, columns: Columns, codes: np.ndarray) -> np.ndarray:
+            joint, own, rows = model._joint_of(columns, codes, shares)
+            value = logsumexp(joint, axis=1)
+            for block in own.blocks:
+                value = value + block.row_constants(rows)
+            if rows.n_gauss:
+                logs = np.log(model._sd())
+                value -= logs.sum() - (1.0 - rows.masks) @ logs[rows.mask_of]
+            return model._in_order(value, rows)
+
+        return self._apply(X, answer)
 
     def score(self, X, y=None, sample_weight=None):
         """Mean of ``score_samples``, weighted by ``sample_weight``: larger is better."""
@@ -99,8 +119,12 @@ class PredictionMixin:
 
     def predict_weights(self, X):
         """Inverse-selection weights of rows, sum_k r_ik pi_k / pi_kl. Returns an array (n,)."""
-        joint, model, rows = self._read_joint(X, "sample")
-        return self._in_order(self._weights_of(joint, model, rows), rows)
+
+        def answer(model: Any, columns: Columns, codes: np.ndarray) -> np.ndarray:
+            joint, own, rows = model._joint_of(columns, codes, "sample")
+            return model._in_order(model._weights_of(joint, own, rows), rows)
+
+        return self._apply(X, answer)
 
     def transform(self, X):
         """Rows without the effects of the suspects.
@@ -187,7 +211,7 @@ class PredictionMixin:
         if self.suspects_ is None:
             raise ValueError("suspects=None: there are no effects to test")
         a = check_weights(sample_weight, len(codes))
-        known, columns = self._combinations, apply_columns(self._columns, values)
+        known, columns = self._combinations, apply_columns(self._columns, values, len(codes))
         level = known.level_of(codes)
         if (level < 0).any():
             raise ValueError(
@@ -239,7 +263,7 @@ class PredictionMixin:
         """BIC of partitions of rows of the fit, with the columns and suspects of this model."""
         values, codes, _ = self._read_rows(X)
         known = self._combinations
-        columns, own = apply_columns(self._columns, values), Choice(**self.choice_)
+        columns, own = apply_columns(self._columns, values, len(codes)), Choice(**self.choice_)
         return PartitionCriterion(columns, known.level_of(codes), a, known.design(), own)
 
     @property
@@ -247,61 +271,121 @@ class PredictionMixin:
         return self.n_components_
 
     # ------------------------------------------------------------------------------- reading
+    def _open_source(self, X: Any) -> Any:
+        raise NotImplementedError
+
+    def _as_tiled(self, matrix: Any) -> Any:
+        raise NotImplementedError
+
+    @property
+    def _reading(self) -> Any:
+        kind = Reading if self._backend is None else TableReading
+        return kind(self._columns, self._combinations, self._names, self._kinds)
+
+    def _apply(self, X: Any, answer: Callable) -> np.ndarray:
+        """answer(model, columns, codes of the suspects), which has a value for each row, tile by
+        tile: rows can be in memory, sparse, in a file or on a cluster."""
+        check_is_fitted(self)
+        source, reading = self._open_source(X), self._reading
+        if self._backend is None:
+            matrix = self._as_tiled(self._validated(X) if source is None else self._checked(source))
+        elif isinstance(source, TableBlocks):
+            raise_if_renamed(source.columns, self._names)
+            matrix = self._as_tiled(allow_nan(source.matrix(reading)))
+        else:
+            frame = self._frame_of(X if source is None else None)
+            values = read_sources(frame, self._kinds, self._names)
+            matrix = self._as_tiled(reading.matrix(values, len(frame)))
+        light = copy(self)
+        for name in ROW_ATTRIBUTES:
+            vars(light).pop(name, None)
+        found, lost = [], 0
+        with matrix.executor:
+            for part, unknown in matrix.map(_answer_tile, coefs=(reading, light, answer)):
+                found.append(part)
+                lost = lost + unknown
+        if not found:
+            return _answer_tile(np.empty((0, matrix.d)), (reading, light, answer))[0]
+        self._warn_unknown(np.asarray(lost)[:-1] > 0, int(np.asarray(lost)[-1]), 4)
+        return np.concatenate(found)
+
+    def _checked(self, source: Any) -> Any:
+        if isinstance(source, TableBlocks):
+            raise TypeError(
+                f"{source.name}: is a table but the model was fitted to an array; X should be an "
+                f"array or a file with {self.n_features_in_} columns"
+            )
+        if source.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"{source.name} has {source.shape[1]} features, but {type(self).__name__} is "
+                f"expecting {self.n_features_in_} features as input"
+            )
+        return source
+
+    def _validated(self, X: Any) -> Any:
+        frame = as_frame(X)
+        if frame is not None:
+            raise_if_renamed(column_names(frame), getattr(self, "feature_names_in_", None))
+            X = frame.to_numpy()
+        return validate_data(
+            self,
+            to_native_byteorder(X),
+            reset=False,
+            accept_sparse="csr",
+            dtype=SUPPORTED_DTYPES,
+            order="C",
+            ensure_all_finite="allow-nan",
+        )
+
+    def _frame_of(self, X: Any) -> Any:
+        frame = as_frame(X)
+        if frame is None:
+            raise TypeError(
+                f"X is {type(X).__name__} but the model was fitted to a table; X should be a "
+                f"table with columns {abbreviate(self._names)}"
+            )
+        raise_if_renamed(column_names(frame), self._names)
+        return frame
+
     def _read_rows(
         self, X: Any, unknown: str = "average"
     ) -> tuple[list[ColumnValues], np.ndarray, Any]:
-        """Source columns, codes (n, S) of the suspects (-1: unknown) of new rows, and X."""
+        """Source columns, codes (n, S) of the suspects (-1: unknown) of new rows, and X; rows of a
+        file are read into memory."""
         check_is_fitted(self)
-        frame = as_frame(X)
+        source = self._open_source(X)
+        if source is not None:
+            X = read_whole(source)
         if self._backend is None:
-            if frame is not None:
-                names = column_names(frame)
-                X = frame.to_numpy()
-                raise_if_renamed(names, getattr(self, "feature_names_in_", None))
-            X = validate_data(
-                self,
-                to_native_byteorder(X),
-                reset=False,
-                dtype=np.float64,
-                ensure_all_finite="allow-nan",
-            )
+            X = self._validated(X)
+            X = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
             values = read_sources(X, self._kinds)
+            n = len(X)
         else:
-            if frame is None:
-                raise TypeError(
-                    f"X is {type(X).__name__} but the model was fitted to a table; X should be a "
-                    f"table with columns {abbreviate(self._names)}"
-                )
-            raise_if_renamed(column_names(frame), self._names)
-            values = read_sources(frame, self._kinds, self._names)
-        return values, self._codes_of(values, unknown), X
-
-    def _codes_of(self, values: list[ColumnValues], handling: str) -> np.ndarray:
+            frame = self._frame_of(X)
+            values, n = read_sources(frame, self._kinds, self._names), len(frame)
         suspects = self._combinations.suspects
-        codes = codes_of(suspects, values, self._names)
+        codes = codes_of(suspects, values, self._names, n)
         lost = (codes < 0).any(1)
-        unknown = int(lost.sum())
-        if not unknown:
-            return codes
-        which = [s for s, code in zip(suspects, codes.T) if (code < 0).any()]
-        named = " and ".join(repr(s.name) for s in which)
-        if handling == "error":
+        if unknown == "error" and lost.any():
+            which = [s for s, code in zip(suspects, codes.T) if (code < 0).any()]
             raise ValueError(
-                f"Found unknown levels of {named} in {unknown} rows (first at "
-                f"index {int(lost.argmax())}); with unknown='error' they should be among "
-                f"{abbreviate(list(which[0].levels))}"
+                f"Found unknown levels of {' and '.join(repr(s.name) for s in which)} in "
+                f"{int(lost.sum())} rows (first at index {int(lost.argmax())}); with "
+                f"unknown='error' they should be among {abbreviate(list(which[0].levels))}"
             )
-        warnings.warn(
-            f"Found unknown levels of {named} in {unknown} rows; they get the average effect and "
-            "the shares of the population.",
-            UserWarning,
-            stacklevel=4,
-        )
-        return codes
+        self._warn_unknown(np.any(codes < 0, axis=0), int(lost.sum()), 4)
+        return values, codes, X
 
-    def _read_joint(self, X: Any, shares: Any) -> tuple[np.ndarray, Mixture, Rows]:
-        values, codes, _ = self._read_rows(X)
-        return self._joint_of(apply_columns(self._columns, values), codes, shares)
+    def _warn_unknown(self, which: Any, count: int, stacklevel: int) -> None:
+        if count:
+            names = [s.name for s, lost in zip(self._combinations.suspects, which) if lost]
+            warnings.warn(
+                f"Found unknown levels of {' and '.join(map(repr, names))} in {count} rows; they "
+                "get the average effect and the shares of the population.",
+                UserWarning,
+                stacklevel=stacklevel,
+            )
 
     def _joint_of(
         self, columns: Columns, codes: np.ndarray, shares: Any
@@ -388,7 +472,7 @@ class PredictionMixin:
         shift = Z @ block.beta
         if block.D is None and not block.scale:
             return shift
-        columns = apply_columns(self._columns, values)
+        columns = apply_columns(self._columns, values, len(codes))
         joint, model, rows = self._joint_of(columns, codes, "sample")
         own = model.blocks[0]
         r = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
@@ -505,3 +589,20 @@ def raise_if_renamed(names: list[str], fitted: Any) -> None:
         if lacking:
             text += f" Feature names seen at fit time, yet now missing: {abbreviate(lacking)}."
         raise ValueError(text)
+
+
+def _answer_tile(tile: np.ndarray, work: tuple) -> tuple[np.ndarray, np.ndarray]:
+    """The answer, and how many rows have unknown values of each suspect, and of any."""
+    reading, model, answer = work
+    columns, codes = reading(tile)
+    lost = codes < 0
+    return answer(model, columns, codes), np.append(lost.sum(0), lost.any(1).sum())
+
+
+def label_and_weigh(tile: np.ndarray, work: tuple) -> tuple[np.ndarray, np.ndarray]:
+    """Labels and weights of the rows of a tile; work: how it is read, and the model."""
+    reading, model = work
+    columns, codes = reading(tile)
+    joint, own, rows = model._joint_of(columns, codes, "sample")
+    labels = model._in_order(joint.argmax(1).astype(np.int32), rows)
+    return labels, model._in_order(model._weights_of(joint, own, rows), rows)

@@ -9,12 +9,14 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from .._mixture.design import Design
+from .._data.sampling import draw_rows
 from .._mixture.em import Choice, Fit, Mixture, bic, e_step, log_joint, run_em
-from .._mixture.rows import Columns, Rows, Stats
+from .._mixture.rows import OneGroup, Rows, RowSums, Stats, TiledRows, cell_sums
 from .._progress import emit, nested_progress
 from ..dckm import DCKM
+from ._checkpoint import Polishing
 from ._identify import is_joined, shown_groups
+from ._reading import Reading, dense_rows, find_layout
 
 # Rows on which initializations are screened.
 SCREEN_ROWS = 3000
@@ -79,35 +81,33 @@ class Screened(NamedTuple):
 
 
 class Problem:
-    """All rows, the subsample, and the arrays that initializations cluster."""
+    """All rows, the subsample, and the arrays that initializations cluster.
+
+    matrix   rows in tiles; reading: what they mean; a: design weights
+    max_patterns  of missing values that a full covariance distinguishes
+    """
 
     def __init__(
-        self, columns: Columns, level: np.ndarray, design: Design, a: np.ndarray,
-        scale: np.ndarray, max_patterns: int, rng: np.random.RandomState,
+        self, matrix: Any, a: np.ndarray, reading: Reading, max_patterns: int,
+        rng: np.random.RandomState,
     ):  # fmt: skip
+        self.matrix, self.a, self.reading, self.rng = matrix, a, reading, rng
+        design = reading.combinations.design()
         n_levels = len(design.codes)
-        self.rows = Rows(columns, level, n_levels, a, max_patterns, design)
-        self.rng = rng
-        self.columns, self.a = columns, a
-        used = np.flatnonzero(a > 0)
-        self.n_used = used.size
-        if used.size > SCREEN_ROWS:
-            used = np.sort(rng.permutation(used)[:SCREEN_ROWS])
-        self.whole = used.size == a.size
-        part = columns
+        self.n_used = a.size if a.strides == (0,) else int(np.count_nonzero(a))
+        used = draw_rows(a, SCREEN_ROWS, rng.randint(2**31 - 1))
+        part, codes = reading(dense_rows(matrix, used))
+        level, own = reading.combinations.level_of(codes), np.ascontiguousarray(a[used])
+        self.sub = Rows(part, level, n_levels, own, max_patterns, design)
+        self.whole = used.size == self.n_used
+        self.rows: RowSums = self.sub
         if not self.whole:
-            part = Columns(
-                columns.numbers[used],
-                columns.floor,
-                columns.flags[used],
-                [(codes[used], M) for codes, M in columns.categories],
-            )
-            self.sub = Rows(part, level[used], n_levels, a[used], max_patterns, design)
-        else:
-            self.sub = self.rows
-        self.n = float(a.sum())
-        self.factor = self.n / max(float(self.sub.a.sum()), 1e-300)
+            layout = find_layout(matrix, a, reading, part, max_patterns)
+            self.rows = TiledRows(matrix, a, reading, layout)
+        self.n = self.rows.weight
+        self.factor = self.n / max(self.sub.weight, 1e-300)
         g = part.numbers.shape[1]
+        scale = np.array([c.sd for c in reading.columns if c.kind == "number"])
         X = self.sub.X[:, : self.sub.first_mask]
         self.views = [X]
         if g and scale.size and scale.max() > 1.5 * scale.min():
@@ -118,16 +118,29 @@ class Problem:
             # A two-valued column has the largest gap of all, and k-means would split along it.
             self.views.append(X[:, :g])
 
-    def use_all_rows(self) -> None:
-        """No subsample: a given initialization is not screened."""
-        self.sub, self.whole, self.factor = self.rows, True, 1.0
+    def stats_of(self, R: np.ndarray) -> Stats:
+        """Sums of the cells for responsibilities (n, K) of all rows."""
+        work = (self.reading, self.rows.layout)
+        parts = self.matrix.map(sums_of_tile, self.a, R, coefs=work, additive=True)
+        return Stats(self.rows, *self.matrix.total(parts))
 
     def screened(self, fit: Fit) -> Screened:
         """A fit to the subsample, with its BIC extrapolated to all rows."""
         return judged(bic(self.factor * fit.marginal, fit.model, self.n), fit, self.sub)
 
+    def fitted(self, fit: Fit) -> Screened:
+        """A fit to all rows."""
+        return judged(bic(fit.marginal, fit.model, self.n), fit, self.rows)
 
-def judged(score: float, fit: Fit, rows: Rows) -> Screened:
+
+def sums_of_tile(tile: np.ndarray, a: np.ndarray, R: np.ndarray, work: tuple) -> tuple:
+    """`cell_sums` of a tile for given responsibilities."""
+    reading, layout = work
+    rows = reading.rows(tile, a, layout)
+    return cell_sums(rows, R[a > 0][rows.order])
+
+
+def judged(score: float, fit: Fit, rows: RowSums) -> Screened:
     """Effects per group can be so large that each level has groups of its own, which share a number
     only: a homogeneous level is then split in two. Such a solution is not coherent."""
     N = fit.model.shares * rows.level_weight[:, None]
@@ -259,17 +272,17 @@ def _converge(problem: Problem, before: Fit, settings: Settings) -> Screened:
     )
 
 
-def reconsidered(rows: Rows, fit: Fit, max_iter: int, tol: float) -> Fit:
+def reconsidered(rows: RowSums, fit: Fit, max_iter: int, tol: float) -> Fit:
     """The fit, or a better one that EM reaches with other columns that have effects."""
     model, stats = fit.model.copy(), _stats_of(rows, fit.model)
     if not any([block.reconsider_columns(stats) for block in model.blocks]):
         return fit
     other = run_em(rows, model, None, max_iter=max_iter, tol=tol)
-    n = float(rows.a.sum())
+    n = rows.weight
     return min(fit, other, key=lambda one: bic(one.marginal, one.model, n))
 
 
-def _stats_of(rows: Rows, model: Mixture) -> Stats:
+def _stats_of(rows: RowSums, model: Mixture) -> Stats:
     return e_step(rows, model)[1]
 
 
@@ -378,26 +391,33 @@ def _moves(problem: Problem, model: Mixture, labels: np.ndarray) -> list[np.ndar
     return out
 
 
-def polish(problem: Problem, found: list[Screened], settings: Settings, watch: Any) -> Fit:
-    """The best of the best forms on all rows."""
-    done = []
-    for one in found[:POLISHED]:
+def polish(problem: Problem, work: Polishing, settings: Settings, watch: Any, save: Any) -> Fit:
+    """The best of the best forms on all rows. ``save`` gets a function that returns the state."""
+
+    def keep(model: Mixture, history: list, iteration: int) -> None:
+        save(lambda: work.snapshot(model, history, iteration))
+
+    while len(work.done) < len(work.starts):
+        one, begun = work.starts[len(work.done)], work.begun
         fit = run_em(
-            problem.rows, _grown(problem, one.fit.model), None, max_iter=settings.max_iter,
-            tol=settings.tol, watch=watch, history=one.fit.history if problem.whole else None,
+            problem.rows, one.model if begun else _grown(problem, one.model), None,
+            max_iter=settings.max_iter, tol=settings.tol, watch=watch, begun=begun,
+            history=one.history if begun or problem.whole else None,
+            save=None if save is None else keep,
         )  # fmt: skip
-        done.append(judged(bic(fit.marginal, fit.model, problem.n), fit, problem.rows))
-    return min(done, key=lambda one: one.rank).fit
+        work.done.append(fit)
+        work.begun = 0
+    return min(map(problem.fitted, work.done), key=lambda one: one.rank).fit
 
 
 def one_group(problem: Problem, settings: Settings) -> float:
     """Lowest BIC of the models with one group, on all rows."""
-    found = []
+    found, rows = [], OneGroup(problem.rows)
     for covariance, effects in settings.forms:
         if effects != "per-group":  # the same as "shift"
-            model = Mixture(problem.rows, 1, Choice(covariance, effects, "common"))
-            stats = Stats.of_responsibilities(problem.rows, np.ones((len(problem.rows.X), 1)))
-            fit = run_em(problem.rows, model, stats, max_iter=ONE_GROUP_ITER, tol=settings.tol)
+            model = Mixture(rows, 1, Choice(covariance, effects, "common"))
+            stats = _stats_of(rows, model)
+            fit = run_em(rows, model, stats, max_iter=ONE_GROUP_ITER, tol=settings.tol)
             found.append(bic(fit.marginal, fit.model, problem.n))
     return min(found, default=np.inf)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +28,8 @@ EDGES = np.array([0.0082, 0.0139, 0.0228, 0.0359, 0.0548, 0.0808, 0.1151, 0.1587
 SHOWN = 5
 KNOTS = np.array([0.05, 0.35, 0.65, 0.95])
 MISSING, OTHER = "missing", "(other)"
+# Columns by their position in the source.
+Values = Sequence[ColumnValues] | Mapping[int, ColumnValues]
 
 
 @dataclass(frozen=True)
@@ -70,11 +74,10 @@ class Suspect:
         """Free coefficients of a logit of the shares."""
         return self.basis().shape[1] - (0 if self.is_number else 1)
 
-    def codes(self, values: list[ColumnValues], names: list[str]) -> np.ndarray:
-        """Level, or interval, of each row; -1 where unknown."""
+    def codes(self, values: Values, names: list[str], n: int) -> np.ndarray:
+        """Level, or interval, of each of n rows; -1 where unknown."""
         if not self.sources:  # a model without suspects
-            first = values[0].numbers if values[0].codes is None else values[0].codes
-            return np.zeros(len(first), dtype=np.intp)
+            return np.zeros(n, dtype=np.intp)
         if self.edges is not None:
             x = numbers_of(values[self.sources[0]])
             found = np.searchsorted(self.edges, x, side="right")
@@ -130,9 +133,7 @@ def numbers_of(value: ColumnValues) -> np.ndarray:
     return np.asarray(value.numbers, dtype=np.float64)
 
 
-def words_of(
-    values: list[ColumnValues], names: list[str], sources: tuple
-) -> tuple[list[str], np.ndarray]:
+def words_of(values: Values, names: list[str], sources: tuple) -> tuple[list[str], np.ndarray]:
     """Values of a categorical suspect as text, and the position of each row's value. Rows without
     exactly one indicator get the last position plus one."""
     if len(sources) > 1:
@@ -150,14 +151,16 @@ def words_of(
 
 
 def read_suspects(
-    values: list[ColumnValues], names: list[str], columns: np.ndarray, a: np.ndarray,
-    kinds: dict[int, str],
+    values: Values, names: list[str], columns: np.ndarray, a: np.ndarray,
+    kinds: dict[int, str], n_used: int | None = None,
 ) -> list[Suspect]:  # fmt: skip
-    """Suspects of the named columns; consecutive indicator columns of which exactly one is 1 in
-    each row are one suspect. A suspect with one level is left out with a warning."""
+    """Suspects of the named columns, from their rows with weights a or from their distinct rows
+    with the sums of the weights of n_used rows; consecutive indicator columns of which exactly one
+    is 1 in each row are one suspect. A suspect with one level is left out with a warning."""
     found, constant = [], []
+    n_used = int((a > 0).sum()) if n_used is None else n_used
     for sources in _indicator_groups(values, columns, a):
-        suspect = _learn(values, names, sources, a, kinds.get(sources[0]))
+        suspect = _learn(values, names, sources, a, kinds.get(sources[0]), n_used)
         if isinstance(suspect, str):
             constant.append(suspect)
         else:
@@ -169,9 +172,7 @@ def read_suspects(
     return found
 
 
-def _indicator_groups(
-    values: list[ColumnValues], columns: np.ndarray, a: np.ndarray
-) -> list[tuple[int, ...]]:
+def _indicator_groups(values: Values, columns: np.ndarray, a: np.ndarray) -> list[tuple[int, ...]]:
     groups: list[tuple[int, ...]] = []
     run: list[int] = []
     total = np.zeros(a.size)
@@ -198,7 +199,7 @@ def _indicator_groups(
 
 
 def _learn(
-    values: list[ColumnValues], names: list[str], sources: tuple, a: np.ndarray, kind: str | None
+    values: Values, names: list[str], sources: tuple, a: np.ndarray, kind: str | None, n_used: int
 ) -> Suspect | str:
     """The suspect, or why it is none."""
     value = values[sources[0]]
@@ -223,9 +224,9 @@ def _learn(
     levels = [words[c] for c in used]
     if len(levels) < 2:
         return f"{name!r} has one level ({levels[0]!r})"
-    if len(levels) > max(MAX_LEVELS, 0.5 * (a > 0).sum()):
+    if len(levels) > max(MAX_LEVELS, 0.5 * n_used):
         raise ValueError(
-            f"suspect {name!r} has {len(levels)} distinct values in {int((a > 0).sum())} rows; the "
+            f"suspect {name!r} has {len(levels)} distinct values in {n_used} rows; the "
             "levels of a categorical suspect should repeat"
         )
     place = {word: i for i, word in enumerate(levels)}
@@ -295,7 +296,8 @@ class Combinations:
     def __init__(self, suspects: list[Suspect], codes: np.ndarray, a: np.ndarray):
         """codes (n, S) of the rows of positive weight a."""
         self.suspects = suspects
-        self.cells, level = np.unique(codes, axis=0, return_inverse=True)
+        _, first, level = np.unique(self._keys(codes), return_index=True, return_inverse=True)
+        self.cells = codes[first]
         self.weight = np.bincount(level.ravel(), weights=a)
         self.average = np.zeros(sum(s.basis().shape[1] for s in suspects))
         self.average = self.weight @ self.design_of(self.cells) / self.weight.sum()
@@ -333,7 +335,7 @@ class Combinations:
             parts.append(rows[codes[:, i]])
         return np.hstack(parts)
 
-    def design_at(self, values: list[ColumnValues], codes: np.ndarray) -> np.ndarray:
+    def design_at(self, values: Values, codes: np.ndarray) -> np.ndarray:
         """Rows of the design of rows, numeric suspects at their value instead of the interval."""
         Z, of = self.design_of(codes), self.suspect_of_column
         for i, suspect in enumerate(self.suspects):
@@ -345,10 +347,17 @@ class Combinations:
 
     def level_of(self, codes: np.ndarray) -> np.ndarray:
         """Level of the fit of each combination, -1 where it did not occur."""
-        place = {tuple(cell): i for i, cell in enumerate(self.cells.tolist())}
-        found, where = np.unique(codes, axis=0, return_inverse=True)
-        level = np.array([place.get(tuple(one), -1) for one in found.tolist()], dtype=np.intp)
-        return level[where.ravel()]
+        known, wanted = self._keys(self.cells), self._keys(codes)
+        at = np.minimum(np.searchsorted(known, wanted), known.size - 1)
+        return np.where(known[at] == wanted, at, -1)
+
+    def _keys(self, codes: np.ndarray) -> np.ndarray:
+        """One number for each combination, in the order of the combinations."""
+        sizes = [s.n_codes + 1 for s in self.suspects]
+        keys = np.zeros(len(codes), dtype=np.int64 if math.prod(sizes) < 2**62 else object)
+        for size, code in zip(sizes, codes.T):
+            keys = keys * size + (code + 1)
+        return keys
 
     def reported(self) -> tuple[np.ndarray, np.ndarray, list[str]]:
         """The levels of all suspects: the suspect of each, the weight of each combination in it
@@ -364,6 +373,6 @@ class Combinations:
         return np.array(which), np.array(parts), names
 
 
-def codes_of(suspects: list[Suspect], values: list[ColumnValues], names: list[str]) -> np.ndarray:
+def codes_of(suspects: list[Suspect], values: Values, names: list[str], n: int) -> np.ndarray:
     """Codes (n, S) of rows; -1 where a value is unknown."""
-    return np.column_stack([s.codes(values, names) for s in suspects]).astype(np.intp)
+    return np.column_stack([s.codes(values, names, n) for s in suspects]).astype(np.intp)
