@@ -12,7 +12,13 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.metrics import adjusted_rand_score
 
 from unskew import SelectionMixture
-from unskew._mixture.cells import Prior, expected_squares, log_volume, solve_cells
+from unskew._mixture.cells import (
+    Prior,
+    expected_squares,
+    log_volume,
+    solve_cells,
+    total_expected_squares,
+)
 from unskew._mixture.design import LOGIT_SD, Design, fit_logit
 from unskew._mixture.em import Choice, Mixture, e_step, log_joint, run_em
 from unskew._mixture.rows import Columns, Rows, Stats
@@ -71,6 +77,11 @@ def test_volume_and_expected_squares_are_those_of_the_joint_posterior(rng):
     K, L, J = W.shape
     p, volume = Z.shape[1], 0.0
     squares = expected_squares(W, prior, Z)
+    np.testing.assert_allclose(total_expected_squares(W, prior, Z), squares.sum(0))
+    plain = Prior(prior.beta)
+    np.testing.assert_allclose(
+        total_expected_squares(W, plain, Z), expected_squares(W, plain, Z).sum(0)
+    )
     for j in range(J):
         M = np.zeros((K * L, p + K * L))  # mean of cell (k, l) as a function of (beta, D)
         for k in range(K):

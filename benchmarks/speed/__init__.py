@@ -34,6 +34,7 @@ QUESTIONS = {
     "cluster": "cluster",
     "threads": "threads",
     "suspects": "suspects",
+    "mixture_file": "mixture_files",
     "selectors": "selectors",
 }
 # Timeout of a benchmark in seconds.

@@ -170,6 +170,15 @@ def expected_squares(W: np.ndarray, prior: Prior, Z: np.ndarray | None) -> np.nd
     return (W * kept * prior.group).sum(0) + (W * kept**2).sum(0) * VB
 
 
+def total_expected_squares(W: np.ndarray, prior: Prior, Z: np.ndarray | None) -> np.ndarray:
+    """`expected_squares` summed over the levels, (J,). With the information I + G of beta / v^1/2
+    the sum is tr((I + G)^-1 G) = p - tr((I + G)^-1), without a matrix for each level."""
+    if Z is None or prior.group is not None:
+        return expected_squares(W, prior, Z).sum(0)
+    inverse = np.linalg.inv(information(W, Z, prior.beta))
+    return Z.shape[1] - np.trace(inverse, axis1=1, axis2=2)
+
+
 # Squared scales of effects that are tried, relative to the variance within a group.
 SCALES = np.exp(np.linspace(np.log(1e-4), np.log(1e3), 33))
 FACTORS = np.array([0.2, 0.5, 0.8, 0.93, 0.98, 1.0, 1.02, 1.07, 1.25, 2.0, 5.0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from .design import LOGIT_SD, fit_logit
 from .discrete import BernoulliBlock, CategoricalBlock
 from .gaussian import GaussianBlock
-from .rows import CHUNK, OneGroup, Rows, RowSums, Stats
+from .rows import OneGroup, Rows, RowSums, Stats
 
 MIN_SHARE = 1e-12
 # Iterations without a higher bound after which EM has converged.
@@ -162,38 +161,22 @@ def expected_sums(rows: Rows, theta: np.ndarray, kappa: np.ndarray, full: bool) 
     """The sums of the E step: log-likelihood, N and S of `Stats`."""
     P, L, K = kappa.shape
     total, N, S = 0.0, np.zeros((P, L, K)), np.zeros((P, L, K, rows.n_columns))
-    for batch in batches(rows.groups if full else rows.level_groups):
-        start, stop = batch[0][0], batch[-1][1]
-        a = rows.a[start:stop]
-        r = np.empty((stop - start, K))
-        for first, last, level, p in batch:
-            own = r[first - start : last - start]
-            np.matmul(rows.X[first:last], theta[p, level], out=own)
-            own += kappa[p, level]
+    for batch in rows.batches(full):
+        a, X = rows.a[batch.rows], rows.X[batch.rows]
+        r = np.empty((a.size, K))
+        for first, last, level, p in batch.groups:
+            np.matmul(X[first:last], theta[p, level], out=r[first:last])
+        r += np.repeat(kappa[batch.patterns, batch.levels], batch.sizes, axis=0)
         top = r.max(1)
         r -= top[:, None]
         np.exp(r, out=r)
         mass = r.sum(1)
         total += float(a @ (top + np.log(mass)))
         r *= (a / mass)[:, None]
-        for first, last, level, p in batch:
-            own = r[first - start : last - start]
-            N[p, level] += own.sum(0)
-            S[p, level] += own.T @ rows.X[first:last]
+        np.add.at(N, (batch.patterns, batch.levels), np.add.reduceat(r, batch.firsts))
+        for first, last, level, p in batch.groups:
+            S[p, level] += r[first:last].T @ X[first:last]
     return np.float64(total), N, S
-
-
-def batches(groups: list[tuple]) -> Iterator[list[tuple]]:
-    """Consecutive groups of together at most about CHUNK rows: many small groups share the
-    functions of the whole batch, and a batch stays in the cache."""
-    batch: list[tuple] = []
-    for group in groups:
-        if batch and group[1] - batch[0][0] > CHUNK:
-            yield batch
-            batch = []
-        batch.append(group)
-    if batch:
-        yield batch
 
 
 def log_joint(rows: Rows, model: Mixture) -> np.ndarray:

@@ -18,6 +18,7 @@ from .cells import (
     reduced,
     scales_to_try,
     solve_cells,
+    total_expected_squares,
 )
 
 LOG_2PI = float(np.log(2 * np.pi))
@@ -88,10 +89,13 @@ class GaussianBlock(Block):
         self._take(solve_cells(W, WY, prior, design.Z))
         mu, level = self.mu, n.sum(0)
         squares = stats.rows.level_squares - 2 * (S * mu).sum(0) + (n * mu**2).sum(0)
-        squares += e * self.variance * expected_squares(W, prior, design.Z)
         total = np.maximum(level.sum(0), 1e-300)
-        self.variance = np.maximum((squares / e).sum(0) / total, self.floor)
-        if self.scale:
+        if not self.scale:
+            more = self.variance * total_expected_squares(W, prior, design.Z)
+            self.variance = np.maximum((squares.sum(0) + more) / total, self.floor)
+        else:
+            squares += e * self.variance * expected_squares(W, prior, design.Z)
+            self.variance = np.maximum((squares / e).sum(0) / total, self.floor)
             self._m_step_scale(squares, level, stats.rows.kurtosis, learn_tau)
         if learn_tau:
             self._learn_scales(W, WY, design, self.variance)
@@ -178,7 +182,7 @@ class GaussianBlock(Block):
         flat = mu.reshape(-1, self.n_columns)
         cross = S.transpose(1, 0, 2).reshape(flat.shape).T @ flat
         scatter = Q - cross - cross.T + (flat.T * n.ravel()) @ flat
-        spread = expected_squares(counts, prior, design.Z).sum(0)
+        spread = total_expected_squares(counts, prior, design.Z)
         scatter += inverse.T @ (spread[:, None] * inverse)
         conditional = 1.0 / np.diag(self._inverse(self.Sigma))
         total = float(level.sum())

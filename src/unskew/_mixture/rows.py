@@ -116,6 +116,24 @@ class RowSums(Layout):
         return np.maximum(fourth * total / np.maximum(second, 1e-300) ** 2, 3.0)
 
 
+class Batch(NamedTuple):
+    """Groups of consecutive rows, with positions relative to the first of them."""
+
+    rows: slice
+    groups: list[tuple]
+    firsts: np.ndarray
+    sizes: np.ndarray
+    levels: np.ndarray
+    patterns: np.ndarray
+
+    @classmethod
+    def of(cls, groups: list[tuple]) -> Batch:
+        start, stop = groups[0][0], groups[-1][1]
+        own = [(first - start, last - start, level, p) for first, last, level, p in groups]
+        firsts, lasts, levels, patterns = np.array(own, dtype=np.intp).T
+        return cls(slice(start, stop), own, firsts, lasts - firsts, levels, patterns)
+
+
 class Rows(RowSums):
     """Sorted rows in memory.
 
@@ -164,6 +182,7 @@ class Rows(RowSums):
         self.level, self.pattern, self.a = level[self.order], pattern[self.order], a[self.order]
         self.groups = self._runs(self.level * len(self.patterns) + self.pattern)
         self.level_groups = [(f, t, level, 0) for f, t, level, _ in self._runs(self.level)]
+        self._batches: dict[bool, list[Batch]] = {}
         if not is_tile:
             self._sum_up()
 
@@ -181,6 +200,18 @@ class Rows(RowSums):
             for f, t in pairwise(bounds)
             for at in range(int(f), int(t), CHUNK)
         ]
+
+    def batches(self, full: bool) -> list[Batch]:
+        """Consecutive groups of together at most about CHUNK rows: many small groups share the
+        functions of the whole batch, and a batch stays in the cache."""
+        if full not in self._batches:
+            found: list[list[tuple]] = []
+            for group in self.groups if full else self.level_groups:
+                if not found or group[1] - found[-1][0][0] > CHUNK:
+                    found.append([])
+                found[-1].append(group)
+            self._batches[full] = [Batch.of(groups) for groups in found]
+        return self._batches[full]
 
     @property
     def masks(self) -> np.ndarray:
