@@ -624,6 +624,7 @@ def test_weights_on_few_rows_warn(data):
 # --- what a review found
 
 
+@pytest.mark.filterwarnings("ignore:The effects of")  # few rows of a poor solution
 def test_shares_of_the_suspects_are_fixed(rng):
     data = make_site_footprint(600, rate=0.9, random_state=0)
     a = rng.random(600) + 0.5

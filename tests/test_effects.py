@@ -253,6 +253,7 @@ def both(data):
     return fit(data.X, suspects=data.suspects)
 
 
+@pytest.mark.filterwarnings("ignore:The effects of")  # few rows of a poor solution
 @pytest.mark.parametrize("adjust", ["effects", "both"])
 def test_threads_do_not_change_a_bit(data, adjust, monkeypatch):
     monkeypatch.setattr("unskew._data.tiled.tile_rows", lambda shape, sparse: 97)  # several tiles
@@ -416,10 +417,26 @@ def test_no_overlap_warns(rng):
     y = np.repeat([0, 1, 2], 100)
     X = np.c_[6 * np.eye(3)[y] + 0.3 * rng.normal(size=(300, 3)), rng.normal(size=300)]
     table = pd.DataFrame(X, columns=list("abcd")).assign(site=np.array(list("NSW"))[y])
-    with pytest.warns(UserWarning, match="Suspect 'site' is confounded with the clusters"):
-        DCKM(
-            3, suspects=["site"], adjust="effects", init=y, n_init=1, effect_ridge=100.0
-        ).fit(table)  # fmt: skip
+    how = {"suspects": ["site"], "init": y, "n_init": 1, "effect_ridge": 100.0}
+    with pytest.warns(UserWarning, match="The effects of 'site' are not identifiable: no group"):
+        model = DCKM(3, adjust="effects", **how).fit(table)
+    assert model.identified_ == "no"
+    assert DCKM(3, adjust="weights", **how).fit(table).identified_ == "no"
+
+
+def test_identified_says_which_values_share_clusters(rng):
+    y = rng.integers(0, 3, 300)
+    site = np.where(rng.random(300) < 0.5, y, rng.integers(0, 3, 300))
+    x = 8 * np.eye(3)[y] + 0.3 * rng.normal(size=(300, 3))
+    how = {"adjust": "weights", "init": y, "n_init": 1}
+    one_hot = np.c_[x, np.eye(3)[site]]
+    assert DCKM(3, suspects=[3, 4, 5], **how).fit(one_hot).identified_ == "yes"
+    assert DCKM(3, **how).fit(x).identified_ is None
+    # Site 2 has rows of cluster 0 only.
+    keep = (site != 2) | (y == 0)
+    how["init"] = y[keep]
+    few = DCKM(3, suspects=[3, 4, 5], **how).fit(one_hot[keep])
+    assert few.identified_ == "under small effects"
 
 
 @pytest.mark.parametrize(

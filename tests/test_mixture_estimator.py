@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import unskew
 from unskew import SelectionMixture
-from unskew.mixture._identify import identify
+from unskew._mixture.identify import identify
 from unskew.simulate import make_site_footprint
 
 # scikit-learn's checks of sparse input with predict_proba read the tags of a classifier.

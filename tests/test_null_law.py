@@ -5,6 +5,7 @@ import pytest
 
 from unskew import DCKM, DecorrelationWeights
 from unskew._solver import is_beyond_chance
+from unskew.diagnostics import diagnose
 from unskew.metrics import adjusted_rand_score
 from unskew.simulate import make_sites
 
@@ -63,6 +64,9 @@ def test_a_random_suspect_changes_nothing(adjust, levels, rng):
     plain.fit(np.c_[X, coded])
     assert adjusted_rand_score(model.labels_, plain.labels_) > 0.98
     assert model.effective_sample_size_ > 0.98
+    verdict = diagnose(model, np.c_[X, coded]).verdict
+    assert verdict.word == "no effect"
+    assert "no association with the other columns beyond chance" in verdict.sentence
     if adjust != "weights":
         assert all((each["effects"] == 0).all() for each in model.suspect_effects_)
 

@@ -455,6 +455,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         self.combined_weights_ = w.copy() if self.weights_ is w else w
         self.objective_ = solution.objective
         self.initial_imbalance_ = fit_problem.B0
+        self._associated = fit_problem.associated
         self.imbalance_ = problem.balance.value(w) if problem.balance is not None else 0.0
         self.effective_sample_size_ = _terms.effective_share(
             w, problem.inverse_a, problem.design_sum

@@ -14,14 +14,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from . import _kmeans, _terms
 from ._arrays import add_up
 from ._balance import Effects
 from ._data.sampling import draw_rows
 from ._kmeans import Clusters, Distance, cluster_sums
+from ._mixture.identify import identify_suspects
 from ._mixture.partition import PartitionCriterion
 from ._preprocessing import Design
 from ._progress import emit, nested_progress
@@ -35,6 +34,7 @@ from ._solver import (
     Watcher,
     alternate,
     best_of_restarts,
+    cells_of,
     initial_state,
     nested,
     pack_solution,
@@ -43,10 +43,6 @@ from ._solver import (
     unpack_solution,
     watch_nothing,
 )
-
-# A cluster and a category overlap if at least this number of rows, and this share of the category,
-# are in both.
-MEET_ROWS, MEET_SHARE = 3, 0.002
 
 
 def make_effects(design: Design, degree: Any) -> Effects:
@@ -165,33 +161,45 @@ def regress_out(rows: Rows, distance: Distance, a: np.ndarray, ridge: float) -> 
     return distance
 
 
-def confounded_sources(design: Design, labels: np.ndarray, suspects: np.ndarray) -> list[int]:
-    """Suspects that are confounded with the clusters.
-
-    Clusters and values that overlap are connected; if the graph has more than one component, the
-    effects of values in different components are not identifiable, since no cluster contains both.
-    """
-    rows, columns, present = design.rows, design.stats, design.a > 0
-    K, out = int(labels.max()) + 1, []
-    for source in suspects:
-        own = np.flatnonzero((design.column_map.source == source) & columns.two_valued)
-        if own.size == 0:
-            continue
-        shift = np.zeros(rows.d) if rows.shift is None else rows.shift
-        value = np.zeros(rows.n, dtype=np.intp)
-        for number, k in enumerate(own, start=1):
-            value[rows.columns(np.array([k]))[:, 0] > columns.mean[k] - shift[k]] = number
-        cells = np.zeros((K, own.size + 1))
-        np.add.at(cells, (labels[present], value[present]), 1.0)
-        cells = cells[:, cells.any(axis=0)]
-        meet = cells >= np.maximum(MEET_ROWS, MEET_SHARE * cells.sum(0))
-        cluster, s = np.nonzero(meet)
-        size = K + cells.shape[1]
-        graph = coo_array((np.ones(s.size), (cluster, K + s)), shape=(size, size))
-        groups = connected_components(graph, directed=False)[1]
-        if np.unique(groups[K:]).size > 1:
-            out.append(int(source))
-    return out
+def identify_effects(
+    design: Design, labels: np.ndarray, K: int, sources: list[str]
+) -> tuple[str, str]:
+    """Whether the clusters join the values of the suspects, as in SelectionMixture: "yes", "under
+    small effects" or "no", and why. ``sources``: names of the columns of X."""
+    assert design.suspects is not None
+    pairs = [p for p in design.pair_blocks if p.n_pairs > 0]
+    treatments = pairs[0].treatments if pairs else design.treatments
+    treatments = treatments.take(np.flatnonzero(np.isin(treatments.column, design.suspects)))
+    if not len(treatments):
+        return "yes", ""
+    cell, T = cells_of(design.rows, treatments)
+    present = design.a > 0
+    at = cell[present].astype(np.intp) * K + labels[present]
+    cells = np.bincount(at, minlength=len(T) * K).reshape(len(T), K).astype(np.float64)
+    used = cells.any(axis=1)
+    T, cells = T[used], cells[used]
+    source = design.column_map.source[treatments.column]
+    if design.column_map.sources is None and (T.sum(axis=1) == 1).all():
+        source = np.zeros_like(source)  # indicators of one suspect
+    names = [
+        sources[k] if design.column_map.names is None else design.column_map.names[k]
+        for k in treatments.column
+    ]
+    N: list[np.ndarray] = []
+    which: list[int] = []
+    levels: list[str] = []
+    suspects: list[str] = []
+    for number, one in enumerate(np.unique(source)):
+        own = np.flatnonzero(source == one)
+        values, level = np.unique(T[:, own], axis=0, return_inverse=True)
+        N.append(np.zeros((len(values), K)))
+        np.add.at(N[-1], level.ravel(), cells)
+        which += [number] * len(values)
+        for row in values > 0.5:
+            shown = [names[j] for j in own[row]]
+            levels.append(", ".join(shown) or f"not {', '.join(names[j] for j in own)}")
+        suspects.append(sources[design.column_map.source[treatments.column[own[0]]]])
+    return identify_suspects(np.concatenate(N), np.array(which), levels, suspects)
 
 
 # --------------------------------------------------------------------------------------------

@@ -200,6 +200,10 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         The fitted encoder of a table; None for arrays.
     suspects_ : ndarray or None
         Positions of the suspects among the columns of X.
+    identified_ : {"yes", "under small effects", "no"} or None
+        With suspects: whether clusters join the suspects' values, so that their effects can be
+        distinguished from differences of the clusters. "yes": values that share two clusters join
+        all of them; "under small effects": through one cluster only; "no": not at all.
     n_features_in_, feature_names_in_
     margins_, margin_distance_ : dict, float, or None
         For each known share its target, its value at m = 1 and its value at the solution; the
@@ -524,16 +528,8 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             sub.call_on_fit_task_end(estimator=self)
         self._store(fit_problem._replace(problem=chosen.problem), chosen.solution)
         self._store_clusters(design._replace(distance=chosen.solution.distance), chosen.solution)
-        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
-        for confounded in _effects.confounded_sources(
-            design, chosen.solution.clusters.labels, self.suspects_
-        ):
-            warnings.warn(
-                f"Suspect {names[confounded]!r} is confounded with the clusters: some of its "
-                "values share no cluster with the others, so its effects are not identifiable.",
-                UserWarning,
-                stacklevel=FIT_STACKLEVEL + 1,
-            )
+        if self.identified_ == "no":
+            warnings.warn(self._not_identified, UserWarning, stacklevel=FIT_STACKLEVEL + 1)
 
     @property
     def suspect_effects_(self):
@@ -559,6 +555,14 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if rows.shift is not None:
             C += rows.shift
         self.labels_ = clusters.labels
+        self.identified_ = None
+        if self.suspects_ is not None:
+            names = getattr(self, "feature_names_in_", None)
+            if names is None:
+                names = [f"column {k}" for k in range(self.n_features_in_)]
+            self.identified_, self._not_identified = _effects.identify_effects(
+                design, clusters.labels, K, [str(name) for name in names]
+            )
         self.cluster_centers_ = C.astype(rows.dtype, copy=False)
         self.inertia_ = float(solution.w @ clusters.e)
         self._profile = describe_clusters(design, solution.w, clusters.labels, K)

@@ -16,6 +16,7 @@ from .alternate import (
     state_of_centres,
     unpack_solution,
 )
+from .cells import cells_of
 from .chance import is_beyond_chance
 from .checkpoint import (
     Checkpoint,
@@ -45,6 +46,7 @@ __all__ = [
     "Watcher",
     "alternate",
     "best_of_restarts",
+    "cells_of",
     "continued_state",
     "initial_state",
     "is_beyond_chance",

@@ -16,10 +16,10 @@ import numpy as np
 from sklearn.base import clone
 
 from .._data.sampling import draw_rows, take_rows
+from .._mixture.identify import identify
 from .._mixture.partition import PartitionCriterion
 from ..metrics import adjusted_rand_score
 from ..mixture import SelectionMixture
-from ..mixture._identify import identify
 from ._view import MAX_CODES, View
 
 # Rows that are compared, and columns beyond which they are not, because they are made dense.
@@ -51,7 +51,8 @@ class LikelihoodCheck(NamedTuple):
         to random halves of the rows.
     suspects_matter
         Of a SelectionMixture: whether the selected model has effects of the suspects, or shares
-        that differ between their values.
+        that differ between their values. Of DCKM: whether they are associated with the other
+        columns beyond chance; there is no mixture to compare with otherwise.
     identified, not_identified
         Whether the clusters join the values of the suspects, as in SelectionMixture: "yes", "under
         small effects" or "no", and the reason.
@@ -114,16 +115,20 @@ def compare_likelihoods(
     np.add.at(N, (rows.level, rows.own), rows.a)
     # Levels are combinations of encoded values, so that the reason names none of them.
     identified, reason = identify(N, ["some values"] * len(N), " and ".join(view.suspect_names))
-    mixture, X = fit_mixture(rows, K, seed)
-    # Agreement as in the population, where the suspects tell nothing about the groups.
-    groups, w = mixture.predict(X, shares="population"), mixture.combined_weights_
-    return LikelihoodCheck(
+    found = LikelihoodCheck(
         criterion.bic(rows.own, K),
         criterion.bic(rows.dropped, K),
         adjusted_rand_score(rows.own, rows.dropped, sample_weight=rows.a),
         adjusted_rand_score(rows.dropped, rows.repeated, sample_weight=rows.a),
         identified,
         reason,
+    )
+    if model.spread_strength is None and not model._associated:
+        return found._replace(suspects_matter=False)
+    mixture, X = fit_mixture(rows, K, seed)
+    # Agreement as in the population, where the suspects tell nothing about the groups.
+    groups, w = mixture.predict(X, shares="population"), mixture.combined_weights_
+    return found._replace(
         mixture_bic=criterion.bic(mixture.labels_, K),
         mixture_same=adjusted_rand_score(groups, rows.own, sample_weight=w),
         mixture_same_as_dropped=adjusted_rand_score(groups, rows.dropped, sample_weight=w),

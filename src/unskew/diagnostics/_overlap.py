@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..mixture._identify import identify, shown_groups
+from .._mixture.identify import identify, shown_groups
 from ._results import Overlap
 from ._view import View, values_of_source
 

@@ -113,7 +113,8 @@ def decide(evidence: Evidence) -> Verdict:
     harmed     the effective sample size is too small (below 0.02, or fewer than 3 effective rows
                per cluster)
     with suspects, compared with k-means without them (``_likelihood``)
-    no effect  the selected SelectionMixture has no effects of the suspects and common shares
+    no effect  the selected SelectionMixture has no effects of the suspects and common shares, or,
+               of DCKM, the suspects are not associated with the other columns beyond chance
     no effect  the clusters are the same: the agreement is at least 0.95, or, of DCKM, as high as
                that of two runs of k-means
     of SelectionMixture:
@@ -192,7 +193,10 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
         return conclude(
             "no effect",
             f"Naming {what} changed nothing: no effect on the columns was found, and no difference "
-            "in the shares of the groups.",
+            "in the shares of the groups."
+            if e.halves is not None
+            else f"Naming {what} changed nothing: there is no association with the other columns "
+            "beyond chance.",
         )
     if _as_good_as_dropped(e):
         limit = (

@@ -28,6 +28,13 @@ from .._data.tables import TableBlocks, open_source
 from .._data.tiled import as_tiled
 from .._mixture.blocks import EFFECTS
 from .._mixture.em import Choice, Mixture, bic, e_step, run_em
+from .._mixture.identify import (
+    describe_lacking,
+    identify_suspects,
+    positivity,
+    products_of_groups,
+    share_errors,
+)
 from .._mixture.partition import MAX_FULL
 from .._mixture.rows import RowSums
 from .._preprocessing import TableEncoder
@@ -43,13 +50,6 @@ from .._validation import (
 )
 from ._checkpoint import Polishing, open_checkpoint
 from ._columns import facts_of, find_kinds, sample_rows
-from ._identify import (
-    describe_lacking,
-    identify_suspects,
-    positivity,
-    products_of_groups,
-    share_errors,
-)
 from ._prediction import PredictionMixin, check_shares, label_and_weigh
 from ._reading import read_matrix, read_table_blocks, read_values
 from ._search import (

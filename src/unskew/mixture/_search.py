@@ -11,11 +11,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._data.sampling import draw_rows
 from .._mixture.em import Choice, Fit, Mixture, bic, e_step, log_joint, run_em
+from .._mixture.identify import is_joined, shown_groups
 from .._mixture.rows import OneGroup, Rows, RowSums, Stats, TiledRows, cell_sums
 from .._progress import emit, nested_progress
 from ..dckm import DCKM
 from ._checkpoint import Polishing
-from ._identify import is_joined, shown_groups
 from ._reading import Reading, dense_rows, find_layout
 
 # Rows on which initializations are screened.

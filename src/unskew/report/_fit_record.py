@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..diagnostics import Diagnostics
+from ..mixture import SelectionMixture
 
 
 def fit_record(
@@ -36,6 +37,8 @@ def fit_record(
         }
     if hasattr(estimator, "labels_"):
         result |= {"n_clusters": estimator._K, "choice": choice, "clusters": found.clusters}
-    if hasattr(estimator, "identified_"):
-        result |= {"identified": estimator.identified_, "form": estimator.choice_}
+    if getattr(estimator, "identified_", None) is not None:
+        result["identified"] = estimator.identified_
+    if isinstance(estimator, SelectionMixture):
+        result["form"] = estimator.choice_
     return result
