@@ -70,6 +70,20 @@ def test_a_matrix_in_blocks_gives_what_it_gives_in_memory(home, unskew, chosen):
     np.testing.assert_allclose(blocks, memory, atol=1e-5)
 
 
+def test_a_mixture_of_a_folder_is_that_of_the_table(home, unskew):
+    """The default method with a suspect, with a checkpoint, a model file and a report."""
+    how = ["-k", "3", "-s", "site", "--id", "name", "-w", "w", "--quiet"]
+    files = ["--checkpoint", "fit.npz", "--model", "m.skops", "--report", "r.html"]
+    assert unskew("fit", "t.parquet", *how, "--labels", "memory.csv")[0] == 0
+    code, *_ = unskew("fit", "parts", *how, "--labels", "blocks.csv", *files, "--cache", "kept")
+    assert code == 0
+    assert Path("memory.csv").read_bytes() == Path("blocks.csv").read_bytes()
+    assert not Path("fit.npz").exists()
+    assert Path("r.html").stat().st_size > 10_000
+    assert unskew("predict", "m.skops", "parts", "--id", "name", "--labels", "again.csv")[0] == 0
+    assert Path("again.csv").read_bytes() == Path("blocks.csv").read_bytes()
+
+
 @pytest.mark.parametrize("cache", [[], ["--cache", "kept"]])
 def test_a_folder_of_parquet_gives_what_the_table_gives_in_memory(home, unskew, cache):
     how = ["-s", "site", "--id", "name", "-w", "w", *HOW]

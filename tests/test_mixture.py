@@ -285,6 +285,47 @@ def test_agrees_with_stepmix_from_the_same_start(rng, monkeypatch, n_iter):
     np.testing.assert_allclose(model.shares[0], peer.weights_, atol=atol)
 
 
+@pytest.mark.parametrize("measurement", ["binary", "gaussian_tied"])
+def test_agrees_with_stepmix_with_the_site_as_covariate(rng, monkeypatch, measurement):
+    """One-step estimation with a multinomial logit of the classes on indicators of the site, which
+    is saturated: shares that are free at each site."""
+    stepmix = pytest.importorskip("stepmix")
+    n, site = 900, rng.integers(3, size=900)
+    y = (rng.random((n, 1)) > np.cumsum([[0.6, 0.3], [0.3, 0.3], [0.1, 0.3]], axis=1)[site]).sum(1)
+    if measurement == "binary":
+        chance = np.where(rng.permuted(np.tile([0, 0, 1], (9, 1)), axis=1).T, 0.85, 0.2)
+        X = (rng.random((n, 9)) < chance[y]).astype(float)
+    else:
+        X = rng.normal(size=(n, 3)) + 2.5 * np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]])[y]
+    start = np.where(rng.random(n) < 0.2, rng.integers(3, size=n), y)
+
+    class FromLabels(stepmix.StepMix):
+        def _initialize_parameters(self, X, random_state):
+            self.log_resp_ = np.log(np.clip(np.eye(3)[start], 1e-15, 1))
+            self.weights_ = np.bincount(start) / start.size
+            self._initialize_parameters_measurement(X, random_state)
+
+    peer = FromLabels(
+        3, n_steps=1, measurement=measurement, structural="covariate", max_iter=3000,
+        structural_params={"tol": 1e-10, "max_iter": 20}, abs_tol=1e-14, progress_bar=0,
+        verbose=0, random_state=0,
+    ).fit(X, np.eye(3)[site][:, 1:])  # fmt: skip
+    monkeypatch.setattr(blocks, "PSEUDO_ROWS", 0.0)  # StepMix has no prior rows
+    monkeypatch.setattr(gaussian, "PRIOR_ROWS", 0.0)
+    ours = SelectionMixture(
+        3, suspects=[X.shape[1]], effects="none", selection="free", covariance="full", init=start,
+        tol=1e-14, max_iter=3000,
+    ).fit(np.column_stack([X, site]))  # fmt: skip
+    theirs = peer.get_parameters()
+    means = np.array(theirs["measurement"]["pis" if "pis" in theirs["measurement"] else "means"])
+    order = [int(np.abs(means - m).sum(1).argmin()) for m in ours.means_]
+    beta = np.array(theirs["structural"]["beta"])
+    logits = np.column_stack([np.ones(3), np.eye(3)[:, 1:]]) @ beta.T
+    shares = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
+    np.testing.assert_allclose(ours.means_, means[order], atol=1e-6)
+    np.testing.assert_allclose(ours.shares_, shares[:, order], atol=1e-6)
+
+
 # --- likelihood and evidence
 
 

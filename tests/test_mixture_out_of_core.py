@@ -129,6 +129,7 @@ def test_sparse_rows_are_the_dense_ones():
     assert (found.labels_ == group).mean() > 0.95 or (found.labels_ != group).mean() > 0.95
     np.testing.assert_array_equal(found.predict(sp.csr_array(X[:50])), found.labels_[:50])
     np.testing.assert_allclose(found.transform(sp.csr_array(X[:50])), found.transform(X[:50]))
+    assert diagnose(found, sp.csr_array(X)).verdict == diagnose(dense, X).verdict
 
 
 def test_weight_two_equals_row_twice_in_a_file(tmp_path):

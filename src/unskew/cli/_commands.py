@@ -91,13 +91,11 @@ def _clustering(run: Session, study: Study) -> Any:
 
     options = [f"--{n.replace('_', '-')}" for n in DCKM_OPTIONS if n in run.changed]
     reason = f"{options[0]} is an option of --method dckm" if options else ""
-    if isinstance(study.table, BlockTable) or hasattr(study.X, "tocsr"):
-        reason = (
-            f"{study.table.name} is {'sparse' if hasattr(study.X, 'tocsr') else 'read in blocks'}"
-        )
     method = run.options["method"]
     if method == "mixture" and reason:
         raise FileError(f"--method mixture: {reason}; a mixture does not support it")
+    if hasattr(study.X, "tocsr"):
+        reason = f"{study.table.name} is sparse"
     if method == "auto" and study.suspects and reason:
         run.note(f"--method dckm is used: {reason}")
     if method == "mixture" or (method == "auto" and study.suspects and not reason):

@@ -15,7 +15,7 @@ from ._console import OPTIONS
 # Options that SelectionMixture does not have.
 DCKM_OPTIONS = (
     "runs", "adjust", "balance_strength", "spread_strength", "min_effective_sample_size", "margin",
-    "bins", "threads", "cluster_on", "init", "checkpoint", "number_scale",
+    "bins", "threads", "cluster_on", "init", "number_scale",
 )  # fmt: skip
 OUTPUT_NAMES = ("cluster", "weight", "combined_weight")
 

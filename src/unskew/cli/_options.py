@@ -44,8 +44,7 @@ Clusters = Annotated[str, Option(
 Method = Annotated[Literal["auto", "mixture", "dckm"], word(
     help="mixture: SelectionMixture, groups whose shares differ between the values of the "
     "suspects, and effects of the suspects; dckm: k-means with decorrelation weights. auto: "
-    "mixture with --suspect, unless an option of dckm is given or the data are sparse or read in "
-    "blocks.")]
+    "mixture with --suspect, unless an option of dckm is given or the data are sparse.")]
 Runs = Annotated[int, count(min=0,
     help="Number of runs of a consensus (20 is a good value), which gives more stable clusters "
     "and a confidence for each row. 0: one fit with --n-init initializations.")]

@@ -257,7 +257,7 @@ def _fit_all(
             add(name, other.labels_, other.weights_, left)
         if "mixture" in wanted and own != "mixture" and view.suspects is not None:
             if view.rows.sparse:
-                skipped.append((METHODS["mixture"], "it does not support sparse matrices"))
+                skipped.append((METHODS["mixture"], "it makes sparse rows dense"))
             else:
                 mixture = SelectionMixture(
                     K,
@@ -318,7 +318,7 @@ def _why_no_batches(view: View, sample_weight: Any) -> str | None:
     if view.suspects is None:
         return "no suspects are given"
     if view.rows.sparse:
-        return "it does not support sparse matrices"
+        return "it makes sparse rows dense"
     if sample_weight is not None:
         return "it does not support the given design weights"
     for source in view.suspect_sources:

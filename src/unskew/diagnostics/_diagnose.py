@@ -7,11 +7,19 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from .._data.sampling import FitVectors, sample_rows, subset_model
+from .._data.sampling import (
+    MAX_ENTRIES,
+    MAX_ROWS,
+    MIN_ROWS,
+    FitVectors,
+    sample_rows,
+    subset_model,
+)
 from .._validation import check_weights
 from ..baselines import PlainKMeans, RegressOutKMeans
 from ..dckm import DCKM
@@ -155,7 +163,11 @@ class Inspection(NamedTuple):
 
 def inspect_fit(model: Any, X: Any, sample_weight: Any) -> Inspection:
     check_is_fitted(model, "weights_")
-    sample = sample_rows(X, sample_weight, _seed(model))
+    dense = isinstance(model, SelectionMixture) and sp.issparse(X)
+    most = max(MIN_ROWS, min(MAX_ROWS, MAX_ENTRIES // X.shape[1])) if dense else MAX_ROWS
+    sample = sample_rows(X, sample_weight, _seed(model), most)
+    if dense:  # as the mixture itself does
+        sample = sample._replace(X=sample.X.toarray())
     if sample.n != model.weights_.size:
         raise ValueError(
             f"X has {sample.n} rows but the model was fitted to {model.weights_.size}; X should "

@@ -158,7 +158,7 @@ def check_mixture(
         order = np.random.default_rng(seed).permutation(rows.which.size)
         halves = []
         for half in np.array_split(order, 2):
-            part = clone(model).set_params(n_components=K, init=None, verbose=0)
+            part = clone(model).set_params(n_components=K, init=None, checkpoint=None, verbose=0)
             given = None if sample_weight is None else rows.a[np.sort(half)]
             try:
                 part.fit(take_rows(X, np.sort(half)), sample_weight=given)

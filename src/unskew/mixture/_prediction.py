@@ -327,15 +327,18 @@ class PredictionMixin:
         if frame is not None:
             raise_if_renamed(column_names(frame), getattr(self, "feature_names_in_", None))
             X = frame.to_numpy()
-        return validate_data(
-            self,
-            to_native_byteorder(X),
-            reset=False,
-            accept_sparse="csr",
-            dtype=SUPPORTED_DTYPES,
-            order="C",
-            ensure_all_finite="allow-nan",
-        )
+        with warnings.catch_warnings():
+            # The command line names the columns of a matrix; an array has no names to check.
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+            return validate_data(
+                self,
+                to_native_byteorder(X),
+                reset=False,
+                accept_sparse="csr",
+                dtype=SUPPORTED_DTYPES,
+                order="C",
+                ensure_all_finite="allow-nan",
+            )
 
     def _frame_of(self, X: Any) -> Any:
         frame = as_frame(X)
