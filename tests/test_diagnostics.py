@@ -334,7 +334,7 @@ FINE = Evidence(
     follows=0.5, kmeans_follows=0.9, dropped_follows=0.7, weighted_same=0.4, stability=0.9,
     kmeans_stability=0.95, gained=(("age", 0.2),), lost=(("dust", -0.3),),
     bic=1000.0, kmeans_bic=1300.0, mixture_bic=950.0, same_as_dropped=0.6, kmeans_repeated=1.0,
-    mixture_same=0.95, mixture_same_as_dropped=0.62, identified="yes",
+    mixture_same=0.95, mixture_same_as_dropped=0.62, mixture_halves=0.95, identified="yes",
 )  # fmt: skip
 MIXTURE = {
     "kmeans_bic": 1200.0, "halves": 0.95, "mixture_bic": None, "mixture_same": None,
@@ -398,6 +398,8 @@ def test_reasons_have_the_numbers_and_the_columns():
         (MIXTURE | {"kmeans_bic": 900.0}, "harmed", "BIC is higher by 100"),
         # Its groups do not depend on its weights.
         (MIXTURE | {"kish_size": 3.0}, "helped", "BIC is lower by 200"),
+        # The groups of the mixture are no evidence where they are not reproducible.
+        ({"mixture_halves": 0.89}, "cannot be told", "halves of the rows agree by 0.89"),
         # The mixture found other groups than both.
         ({"mixture_bic": 600.0, "mixture_same": 0.85}, "cannot be told",
          "lower by 400. Try SelectionMixture"),

@@ -587,3 +587,16 @@ def test_tinted_digits_are_as_described():
         for wrong in ({"n_classes": 1}, {"classes": [3]}, {"tint": -1}, {"rate": 1.0}):
             with pytest.raises(ValueError, match="should be"):
                 make_tinted_digits(**wrong)
+
+
+def test_indicators_of_a_category_are_one_column_of_the_criterion(rng):
+    y, site = rng.integers(0, 2, 300), rng.integers(0, 2, 300)
+    x = 3.0 * y + rng.normal(size=300)
+    code = rng.integers(0, 3, 300)
+    X, source = np.c_[x, np.eye(3)[code]], np.array([0, 1, 1, 1])
+    value = PartitionCriterion.of_matrix(X, site, np.ones(300), source).bic(y, 2)
+    # A fourth indicator, of a value that two others share, says nothing new.
+    same = np.c_[X, code != 2]
+    again = PartitionCriterion.of_matrix(same, site, np.ones(300), np.append(source, 1))
+    assert again.bic(y, 2) == pytest.approx(value, rel=1e-12)
+    assert PartitionCriterion.of_matrix(X, site, np.ones(300)).bic(y, 2) > value + 100

@@ -242,13 +242,14 @@ MAX_COMPARED = 3000
 WITHOUT_EFFECTS = 10.0
 
 
-def select(candidates: list[EffectsCandidate]) -> list[EffectsCandidate]:
+def select(candidates: list[EffectsCandidate], source: np.ndarray) -> list[EffectsCandidate]:
     """The candidates with their BIC, the selected one first, then by BIC.
 
     The partitions are compared by one likelihood, in which clusters have means, the cells of the
     suspects have effects that are shrunk towards 0, and the shares of the clusters are free in each
     cell (`_mixture.partition`), on at most 3,000 rows. Objectives and inertias are not comparable:
     effects that absorb the groups leave nothing to balance and a lower inertia than the groups.
+    ``source``: source of each column of X, whose indicators are one category.
     """
     problem, distance = candidates[0].problem, candidates[0].problem.distance
     rows = problem.rows
@@ -260,7 +261,7 @@ def select(candidates: list[EffectsCandidate]) -> list[EffectsCandidate]:
             tile[:, distance.indicator] > 0.5, np.nan, X[:, distance.missing_at]
         )
     level = np.zeros(which.size, int) if problem.dual is None else problem.dual.cell[which]
-    criterion = PartitionCriterion.of_matrix(X, level, problem.a[which])
+    criterion = PartitionCriterion.of_matrix(X, level, problem.a[which], source[distance.columns])
     found = []
     for each in candidates:
         clusters = each.solution.clusters
@@ -281,6 +282,7 @@ def fit_candidates(
     init_on: Any,
     seeds: np.ndarray,
     *,
+    source: np.ndarray,
     any_effect: bool,
     weigh: bool,
     ridge: float,
@@ -304,12 +306,11 @@ def fit_candidates(
     how: Any = {"any_effect": any_effect, "weigh": weigh, "ridge": ridge, "max_iter": max_iter}
     how["tol"] = tol
     if small is None:
-        every = select(
-            _solve_kinds(problem, init_on, seeds, **how, watch=watch, save=save, resume=resume)
-        )
+        how |= {"watch": watch, "save": save, "resume": resume}
+        every = select(_solve_kinds(problem, init_on, seeds, **how), source)
         return every[0], [c.as_dict(c is every[0]) for c in every]
     with nested_progress():
-        every = select(_solve_kinds(small, init_on, seeds, **how))
+        every = select(_solve_kinds(small, init_on, seeds, **how), source)
     first = every[0]
     assert first.solution.clusters is not None
     assert first.solution.distance is not None

@@ -515,6 +515,7 @@ class DCKM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             small,
             init_on,
             seeds[:-1],
+            source=design.column_map.source,
             any_effect=fit_problem.associated,
             weigh=adjust == "both" and fit_problem.problem.dual is not None,
             ridge=float(self.effect_ridge),

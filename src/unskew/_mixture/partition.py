@@ -55,20 +55,24 @@ class PartitionCriterion:
             self.forms.append(own)
 
     @classmethod
-    def of_matrix(cls, X: np.ndarray, level: np.ndarray, a: np.ndarray) -> PartitionCriterion:
-        """Of a matrix (n, d) with nan where a value is missing."""
+    def of_matrix(
+        cls, X: np.ndarray, level: np.ndarray, a: np.ndarray, source: np.ndarray | None = None
+    ) -> PartitionCriterion:
+        """Of a matrix (n, d) with nan where a value is missing. ``source`` (d,): two-valued columns
+        of one source are the indicators of a category; None: each column is a source."""
         X = np.asarray(X, dtype=np.float64)
+        source = np.arange(X.shape[1]) if source is None else source
         low, high = np.fmin.reduce(X), np.fmax.reduce(X)  # nan where all values are missing
         varies = high > low
-        X, low, high = X[:, varies], low[varies], high[varies]
+        X, source, low, high = X[:, varies], source[varies], low[varies], high[varies]
         two_valued = ((X == low) | (X == high)).all(axis=0)
         numbers = X[:, ~two_valued]
         spread = np.nanstd(numbers, axis=0)
         numbers = (numbers - np.nanmean(numbers, axis=0)) / spread
-        flags = (X == high)[:, two_valued].astype(np.float64)
+        single, codes = merge_indicators((X == high)[:, two_valued], source[two_valued])
         level = np.unique(level, return_inverse=True)[1]
-        columns = Columns(numbers, np.full(spread.size, MIN_VARIANCE), flags, [])
-        return cls(columns, level, a)
+        floor = np.full(spread.size, MIN_VARIANCE)
+        return cls(Columns(numbers, floor, single.astype(np.float64), codes), level, a)
 
     def bic(self, labels: np.ndarray, K: int, effects: bool = True) -> float:
         """``effects``: whether the clusters are those of rows whose effects were removed; B is 0
@@ -85,3 +89,18 @@ class PartitionCriterion:
             marginal, _ = model.value(self.rows, e_step(self.rows, model)[0], stats)
             found.append(bic(marginal, model, n))
         return min(found)
+
+
+def merge_indicators(flags: np.ndarray, source: np.ndarray) -> tuple[np.ndarray, list]:
+    """Flags that are alone in their source, and of each other source the codes of its rows and
+    their number: as independent flags a category would count several times."""
+    single: list[int] = []
+    codes: list[tuple[np.ndarray, int]] = []
+    for one in np.unique(source):
+        own = np.flatnonzero(source == one)
+        if own.size == 1:
+            single.append(int(own[0]))
+        else:
+            values, code = np.unique(flags[:, own], axis=0, return_inverse=True)
+            codes.append((code.ravel(), len(values)))
+    return flags[:, single], codes

@@ -46,9 +46,9 @@ class LikelihoodCheck(NamedTuple):
         Agreement of the groups of the mixture with the model's clusters, and with those of k-means,
         in the population that it estimates: under its inverse-selection weights, and with groups
         that are assigned without the shares by suspect.
-    halves
-        Of a SelectionMixture: mean agreement of its groups with those of mixtures that are fitted
-        to random halves of the rows.
+    halves, mixture_halves
+        Of a SelectionMixture, and of the mixture that DCKM is compared with: mean agreement of its
+        groups with those of mixtures that are fitted to random halves of the rows.
     suspects_matter
         Of a SelectionMixture: whether the selected model has effects of the suspects, or shares
         that differ between their values. Of DCKM: whether they are associated with the other
@@ -69,14 +69,17 @@ class LikelihoodCheck(NamedTuple):
     mixture_bic: float | None = None
     mixture_same: float | None = None
     mixture_same_as_dropped: float | None = None
+    mixture_halves: float | None = None
 
 
 class Compared(NamedTuple):
-    """Rows that are compared: positions, values, level of the suspects, design weights, and the
-    labels (codes 0, 1, ...) of the model, of k-means without the suspects and of another run."""
+    """Rows that are compared: positions, values, source of each column, level of the suspects,
+    design weights, and the labels (codes 0, 1, ...) of the model, of k-means without the suspects
+    and of another run."""
 
     which: np.ndarray
     X: np.ndarray
+    source: np.ndarray
     level: np.ndarray
     a: np.ndarray
     own: np.ndarray
@@ -97,7 +100,8 @@ def draw_compared(
         for each in (model.labels_, dropped, repeated)
     )
     a = view.a[which] / view.a[which].mean()
-    return Compared(which, values_of(view, tile), levels_of(tile[:, view.suspects]), a, *labels)
+    X, source = values_of(view, tile), view.sources[view.rest]
+    return Compared(which, X, source, levels_of(tile[:, view.suspects]), a, *labels)
 
 
 def compare_likelihoods(
@@ -110,7 +114,7 @@ def compare_likelihoods(
     rows, K = draw_compared(model, view, dropped, repeated, seed), int(model._K)
     if rows is None:
         return None
-    criterion = PartitionCriterion.of_matrix(rows.X, rows.level, rows.a)
+    criterion = PartitionCriterion.of_matrix(rows.X, rows.level, rows.a, rows.source)
     N = np.zeros((rows.level.max() + 1, K))
     np.add.at(N, (rows.level, rows.own), rows.a)
     # Levels are combinations of encoded values, so that the reason names none of them.
@@ -132,6 +136,7 @@ def compare_likelihoods(
         mixture_bic=criterion.bic(mixture.labels_, K),
         mixture_same=adjusted_rand_score(groups, rows.own, sample_weight=w),
         mixture_same_as_dropped=adjusted_rand_score(groups, rows.dropped, sample_weight=w),
+        mixture_halves=agreement_of_halves(mixture, X, rows.a, rows.a, groups, seed),
     )
 
 
@@ -153,20 +158,9 @@ def check_mixture(
     criterion = model._partition_criterion(X, rows.a)
     w = np.asarray(model.combined_weights_)[rows.which]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about overlap, convergence and unknown values
+        warnings.simplefilter("ignore")  # about overlap and unknown values
         groups = model.predict(X, shares="population")
-        order = np.random.default_rng(seed).permutation(rows.which.size)
-        halves = []
-        for half in np.array_split(order, 2):
-            part = clone(model).set_params(n_components=K, init=None, checkpoint=None, verbose=0)
-            given = None if sample_weight is None else rows.a[np.sort(half)]
-            try:
-                part.fit(take_rows(X, np.sort(half)), sample_weight=given)
-            except ValueError:  # too few rows, or one value of a suspect only
-                halves.append(0.0)
-                continue
-            found = part.predict(X, shares="population")
-            halves.append(adjusted_rand_score(groups, found, sample_weight=rows.a))
+    given = None if sample_weight is None else rows.a
     choice = model.choice_
     return LikelihoodCheck(
         criterion.bic(rows.own, K),
@@ -178,9 +172,32 @@ def check_mixture(
         adjusted_rand_score(rows.dropped, rows.repeated, sample_weight=rows.a),
         model.identified_,
         "",
-        halves=float(np.mean(halves)),
+        halves=agreement_of_halves(model, X, rows.a, given, groups, seed),
         suspects_matter=choice["effects"] != "none" or choice["selection"] != "common",
     )
+
+
+def agreement_of_halves(
+    model: SelectionMixture, X: Any, a: np.ndarray, given: Any, groups: np.ndarray, seed: int
+) -> float:
+    """Mean agreement of ``groups`` with those of mixtures of two random halves of the rows;
+    ``given`` is their sample_weight."""
+    order, found = np.random.default_rng(seed).permutation(a.size), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about overlap, convergence and unknown values
+        for half in np.array_split(order, 2):
+            which = np.sort(half)
+            part = clone(model).set_params(
+                n_components=model.n_components_, init=None, checkpoint=None, verbose=0
+            )
+            try:
+                part.fit(take_rows(X, which), sample_weight=None if given is None else given[which])
+            except ValueError:  # too few rows, or one value of a suspect only
+                found.append(0.0)
+                continue
+            own = part.predict(X, shares="population")
+            found.append(adjusted_rand_score(groups, own, sample_weight=a))
+    return float(np.mean(found))
 
 
 def values_of(view: View, tile: np.ndarray) -> np.ndarray:
@@ -213,10 +230,22 @@ def levels_of(Z: np.ndarray) -> np.ndarray:
 
 def fit_mixture(rows: Compared, K: int, seed: int) -> tuple[SelectionMixture, np.ndarray]:
     """A SelectionMixture with its defaults, and the rows that it was fitted to."""
-    d = rows.X.shape[1]
-    X = np.column_stack([rows.X, rows.level])
+    sources, first, size = np.unique(rows.source, return_index=True, return_counts=True)
+    columns: list[np.ndarray] = []
+    kinds: dict[int, str] = {}
+    for one, at, count in zip(sources, first, size):
+        if count > 1:  # indicators of a category
+            kinds[len(columns)] = "category"
+            own = rows.X[:, rows.source == one]
+            columns.append(np.unique(own, axis=0, return_inverse=True)[1].ravel())
+        else:
+            columns.append(rows.X[:, at])
+    d = len(columns)
+    X = np.column_stack([*columns, rows.level])
     suspects = None if rows.level.max() == 0 else [d]
-    mixture = SelectionMixture(K, suspects=suspects, kinds={d: "category"}, random_state=seed)
+    mixture = SelectionMixture(
+        K, suspects=suspects, kinds={**kinds, d: "category"}, random_state=seed
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about overlap and convergence of a model of comparison
         return mixture.fit(X, sample_weight=rows.a), X

@@ -86,6 +86,7 @@ class Evidence:
     kmeans_repeated: float | None = None
     mixture_same: float | None = None
     mixture_same_as_dropped: float | None = None
+    mixture_halves: float | None = None
     halves: float | None = None
     suspects_matter: bool = True
     identified: str | None = None
@@ -126,7 +127,7 @@ def decide(evidence: Evidence) -> Verdict:
     of DCKM and ConsensusDCKM:
     cannot be told
                a mixture model has found other groups than both (agreement below 0.9), whose BIC is
-               lower by more than 100
+               lower by more than 100; or its groups differ between random halves of the rows
     helped     in the population that the mixture estimates, the clusters agree with its groups
                better than those of k-means: by 0.1, or their BIC is lower by more than 100
     harmed     the same with "worse" and "higher"
@@ -221,6 +222,13 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
             "cannot be told",
             "A mixture model finds other groups, which explain the data better than these clusters "
             f"and than those of {plain}: their BIC is lower by {lower:,.0f}. Try SelectionMixture.",
+        )
+    if (e.mixture_halves or 0.0) < REPRODUCIBLE:
+        return conclude(
+            "cannot be told",
+            f"The clusters differ from those of {plain} (agreement {e.same_as_dropped:.2f}), and "
+            "the groups of a mixture model, with which both could be compared, are not "
+            f"reproducible: random halves of the rows agree by {e.mixture_halves:.2f}.",
         )
     numbers = (
         f"In the population that a mixture model estimates, the clusters agree with its groups by "
