@@ -145,7 +145,8 @@ def test_weight_two_equals_row_twice_in_a_file(tmp_path):
     np.testing.assert_allclose(weighted.bic_, twice.bic_, rtol=1e-10)
     np.testing.assert_allclose(weighted.means_, twice.means_, rtol=1e-6)
     np.testing.assert_array_equal(np.repeat(weighted.labels_, 2), twice.labels_)
-    np.testing.assert_allclose(weighted.shares_se_, twice.shares_se_, rtol=1e-6)
+    # Standard errors are those of other subsamples of 3,000 rows.
+    np.testing.assert_allclose(weighted.shares_se_, twice.shares_se_, rtol=0.05)
 
 
 def test_rows_of_weight_0_are_absent_from_a_file_but_labelled(tmp_path):

@@ -517,10 +517,38 @@ def test_standard_errors_of_shares_are_binomial_where_groups_are_apart(rng):
     model = SelectionMixture(2, suspects=[2], init=y, selection="free").fit(X)
     n = np.bincount(site)[:, None]
     expected = np.sqrt(model.shares_ * (1 - model.shares_) / n)
-    np.testing.assert_allclose(model.shares_se_, expected, rtol=1e-6)
+    # The information about means and shares together is that of 500 rows: not exactly 0.
+    np.testing.assert_allclose(model.shares_se_, expected, rtol=0.03)
     common = SelectionMixture(2, suspects=[2], init=y, selection="common").fit(X)
     p = common.shares_[0, 0]
-    np.testing.assert_allclose(common.shares_se_, np.sqrt(p * (1 - p) / 500), rtol=1e-6)
+    np.testing.assert_allclose(common.shares_se_, np.sqrt(p * (1 - p) / 500), rtol=0.03)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("covariance", ["diag", "full"])
+def test_intervals_of_effects_and_shares_contain_the_truth(covariance):
+    """Groups overlap: errors that take them as known contain the effects in 88 %."""
+    inside: dict[str, list] = {"effects": [], "shares": []}
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        C = 1.5 * np.array([[0, 0, 0, 1], [1, 0, 1, 0], [0, 1, 1, -1]])
+        B, P = 0.7 * rng.normal(size=(3, 4)), rng.dirichlet(np.full(3, 3.0), size=3)
+        site = rng.integers(3, size=600)
+        y = np.array([rng.choice(3, p=P[at]) for at in site])
+        X = np.column_stack([C[y] + B[site] + rng.normal(size=(600, 4)), site])
+        how = {"covariance": covariance, "effects": "shift", "selection": "free", "init": y}
+        model = SelectionMixture(3, suspects=[4], **how).fit(X)
+        order = [int(((C + B.mean(0) - m) ** 2).sum(1).argmin()) for m in model.means_]
+        if len(set(order)) < 3:
+            continue
+        B_hat = np.array([e["effects"] for e in model.suspect_effects_])
+        se = np.array([e["se"] for e in model.suspect_effects_])[:, model.tau_ > 0]
+        off = (B_hat - B_hat.mean(0) - B + B.mean(0))[:, model.tau_ > 0]
+        inside["effects"].extend((np.abs(off) < 1.96 * se).ravel())
+        off = model.shares_ - P[:, order]
+        inside["shares"].extend((np.abs(off) < 1.96 * model.shares_se_).ravel())
+    for name, found in inside.items():
+        assert 0.91 < np.mean(found) < 0.98, name  # 900 or more intervals: +- .02
 
 
 def test_heavy_tails_are_not_taken_for_differences_of_spread(rng):

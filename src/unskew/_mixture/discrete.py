@@ -138,6 +138,13 @@ class BernoulliBlock(DiscreteBlock):
         self.C, self.beta, self.B, self.D = new
         return reached
 
+    def scores(self, rows: Any) -> np.ndarray:
+        """d log f(x_i | k) / d eta of each row and group, (n, K, b)."""
+        p = expit(self.mu)[:, rows.level].transpose(1, 0, 2)
+        rest = rows.X[:, None, rows.n_gauss : rows.n_gauss + self.n_columns] - p
+        rest[:, :, rows.flag_mask_of] *= rows.X[:, None, rows.first_flag_mask :]
+        return rest
+
     def _weights(self, stats: Any) -> np.ndarray:
         p = expit(self.mu)
         return stats.N.sum(0).T[:, :, None] * p * (1 - p)
@@ -259,6 +266,12 @@ class CategoricalBlock(DiscreteBlock):
             gain, value = found - value, found
             if gain.sum() <= 1e-9 * np.abs(value).sum():
                 break
+
+    def scores(self, rows: Any) -> np.ndarray:
+        """d log f(x_i | k) / d eta of each row and group, (n, K, q)."""
+        p = np.exp(self.log_probability(self.mu))[:, rows.level].transpose(1, 0, 2)
+        X = rows.X[:, rows.categories[0][0] : rows.categories[-1][1]]
+        return X[:, None] - p * self.per_category(self._sums(X))[:, None]
 
     def _weights(self, stats: Any) -> np.ndarray:
         s = stats.categories.sum(0).transpose(1, 0, 2)

@@ -383,6 +383,27 @@ class GaussianBlock(Block):
         constant = logs[:, free].sum(1) + (rows.masks * logs[:, rows.mask_of]).sum(1)
         return -0.5 * ((X**2 / variance).sum(1) + constant)
 
+    def scores(self, rows: Any) -> np.ndarray:
+        """d log f(x_i | k) / d mu of each row and group, (n, K, g)."""
+        rest = rows.X[:, None, : self.n_columns] - self.mu[:, rows.level].transpose(1, 0, 2)
+        rest[:, :, rows.mask_of] *= rows.masks[:, None]
+        if not self.full:
+            variance = self._level_variance()
+            return rest / (variance[rows.level][:, None] if self.scale else variance)
+        inverses, _ = self.precisions(rows)
+        for first, last, _, p in rows.groups:
+            rest[first:last] = rest[first:last] @ inverses[p]
+        return rest
+
+    def variance_scores(self, rows: Any, r: np.ndarray, j: int) -> np.ndarray:
+        """sum_k r_ik d log f(x_ij | k) / d variance_j of a diagonal covariance, (n,)."""
+        mu = self.mu[:, rows.level, j].T
+        variance = np.broadcast_to(self._level_variance(), (rows.n_levels, self.n_columns))
+        ratio = (rows.X[:, j, None] - mu) ** 2 / variance[rows.level, j][:, None]
+        score = 0.5 * (r * (ratio - 1.0)).sum(1) / self.variance[j]
+        where = np.flatnonzero(rows.mask_of == j)
+        return score * rows.masks[:, where[0]] if where.size else score
+
     def penalty(self, stats: Any) -> tuple[float, float]:
         """(log prior and volume of the effects; log prior of Sigma)."""
         prior = 0.0

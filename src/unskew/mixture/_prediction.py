@@ -22,6 +22,7 @@ from .._mixture.discrete import BernoulliBlock, expit
 from .._mixture.draw import draw_columns, draw_labels
 from .._mixture.em import MIN_SHARE, Choice, Mixture, bic, log_joint
 from .._mixture.gaussian import GaussianBlock
+from .._mixture.information import observed_errors
 from .._mixture.partition import PartitionCriterion
 from .._mixture.rows import Columns, Rows, Stats
 from .._validation import abbreviate, check_number, check_weights, to_native_byteorder
@@ -486,18 +487,22 @@ class PredictionMixin:
         noise = columns.numbers - self._in_order(r @ own.C, rows) - shift
         return shift + noise * (1.0 - 1.0 / e)
 
-    def _store_columns(self, model: Mixture, stats: Stats) -> None:
-        """``means_``, ``suspect_effects_``, ``covariance_`` and ``tau_`` in units of the data."""
+    def _store_columns(self, model: Mixture, stats: Stats, few: Rows, factor: float) -> Any:
+        """``means_``, ``suspect_effects_``, ``covariance_`` and ``tau_`` in units of the data;
+        returns the variances of the reported shares, or None. ``few``: rows for standard errors,
+        see `observed_errors`."""
         known = self._combinations
         which, parts, _ = known.reported()
+        average = parts / parts.sum(1, keepdims=True)
         T = parts @ known.design_of(known.cells) / parts.sum(1, keepdims=True)
         T = np.where(known.suspect_of_column == which[:, None], T, 0.0)
         middle_of = np.array([T[which == i].mean(0) for i in which])
         numeric = np.array([s.is_number for s in known.suspects])[which]
         centred = np.where(numeric[:, None], T, T - middle_of)
+        observed = observed_errors(few, model, factor, centred, average)
         means, effects, errors, tau = [], [], [], []
         self.covariance_: np.ndarray | None = None
-        for block in model.blocks:
+        for block, variance in zip(model.blocks, observed.effects):
             middle = block.C + known.average @ block.beta
             if block.D is not None:
                 middle = middle + np.einsum("klj,l->kj", block.D, known.weight / known.weight.sum())
@@ -513,7 +518,9 @@ class PredictionMixin:
             else:
                 means.append(np.exp(block.log_probability(middle)))
             effects.append(T @ block.beta * unit)
-            errors.append(np.sqrt(np.maximum(block.effect_variance(stats, centred), 0)) * unit)
+            if variance is None:
+                variance = block.effect_variance(stats, centred)
+            errors.append(np.sqrt(np.maximum(variance, 0)) * unit)
             tau.append(np.sqrt(block.per_category(block.tau2)) * unit)
         self.column_names_ = [name for column in self._by_block() for name in column.names]
         self.means_, self.tau_ = np.hstack(means), np.hstack(tau)
@@ -531,6 +538,7 @@ class PredictionMixin:
             }
             for at, i in enumerate(which if self.suspects_ is not None else [])
         ]
+        return observed.shares
 
     # ------------------------------------------------------------------------------- drawing
     def _draw(self, level: np.ndarray, labels: np.ndarray, rng: Any) -> dict[int, np.ndarray]:
