@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from unskew import DCKM, dckm
+from unskew import DCKM, _clusterer
 from unskew.baselines import (
     DecorrelatedKMeans,
     DropKMeans,
@@ -156,7 +156,7 @@ def test_works_at_the_end_of_a_pipeline(model):
 @pytest.mark.parametrize("init", ["partition", "random", "k-means++", "principal"])
 def test_starts_are_those_of_dckm(init, monkeypatch):
     X, _, _ = make_groups()
-    drawn = {dckm: [], _base: []}
+    drawn = {_clusterer: [], _base: []}
     for module in drawn:
         original = module.init_clusters
 
@@ -168,8 +168,8 @@ def test_starts_are_those_of_dckm(init, monkeypatch):
     how = {"init": init, "n_init": 3, "random_state": 7}
     DCKM(3, n_threads=1, **how).fit(X)
     PlainKMeans(3, **how).fit(X)
-    assert len(drawn[dckm]) == len(drawn[_base]) == (1 if init == "principal" else 3)
-    for theirs, ours in zip(drawn[dckm], drawn[_base]):
+    assert len(drawn[_clusterer]) == len(drawn[_base]) == (1 if init == "principal" else 3)
+    for theirs, ours in zip(drawn[_clusterer], drawn[_base]):
         np.testing.assert_array_equal(ours.labels, theirs.labels)
         np.testing.assert_allclose(ours.C, theirs.C, rtol=1e-12)
 

@@ -278,7 +278,7 @@ def test_margins_that_no_weights_have_are_named(rng):
 # ---------------------------------------------------------------------- screening, checkpoints
 @pytest.fixture
 def few_screened(monkeypatch):
-    monkeypatch.setattr("unskew.dckm.SCREENING_ROWS", 500)
+    monkeypatch.setattr("unskew._clusterer.SCREENING_ROWS", 500)
 
 
 def test_the_solution_of_a_subsample_is_a_start_for_all_rows(rng):

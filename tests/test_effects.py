@@ -112,7 +112,7 @@ def test_inertia_does_not_rise_in_the_sweeps(rng):
     state = State(label(design.rows, distance, C), w)
     values = [w @ state.clusters.e]
     for _ in range(8):
-        problem, clusters = lloyd_with_effects(problem, state, 0.0, max_sweeps=1)
+        problem, clusters = lloyd_with_effects(problem, state, False, 0.0, max_sweeps=1)
         state = replace(state, clusters=clusters)
         values.append(w @ clusters.e)
     assert (np.diff(values) <= 1e-9 * values[0]).all()

@@ -45,7 +45,6 @@ from ._validation import (
     to_native_byteorder,
 )
 from ._weight_model import DualWeightModel, WeightModel, fit_weight_model
-from .metrics import kish_size
 
 # Default strengths of balance and spread (docs/results/defaults.md).
 DEFAULT_STRENGTHS = {"suspects": (1.0, 0.1), "all pairs": (0.2, 0.3), "paper": (0.01, 10.0)}
@@ -141,9 +140,11 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         return tags
 
     def _check_parameters(self) -> None:
-        for name in ("balance_strength", "spread_strength"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), low=0)
+        for strength in self._balance_strengths():
+            if strength is not None:
+                check_number("balance_strength", strength, low=0)
+        if self.spread_strength is not None:
+            check_number("spread_strength", self.spread_strength, low=0)
         check_option("objective", self.objective, ("normalized", "paper"))
         check_option("solver", self.solver, ("descent", "paper"))
         if self.mass_strength is not None:
@@ -305,7 +306,7 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
                 standardise=self.objective == "normalized",
                 column_map=column_map,
                 column_scale=getattr(self, "column_scale", None),
-                row_scale=getattr(self, "row_scale", None),
+                row_scale=self._row_scale,
             )
         if design.distance.columns.size == 0:
             raise ValueError(
@@ -340,23 +341,36 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
                 stacklevel=FIT_STACKLEVEL + 1,
             )
 
-    def _strengths(self) -> tuple[float, float]:
-        """Strengths of balance and spread; None stands for DEFAULT_STRENGTHS."""
+    @property
+    def _row_scale(self) -> str | None:
+        """How rows are scaled; None as they are."""
+        return getattr(self, "row_scale", None)
+
+    def _balance_strengths(self) -> list:
+        """Strengths of the balance that are used, one after the other."""
+        return [self.balance_strength]
+
+    def _strengths(self, balance_strength: float | None = None) -> tuple[float, float]:
+        """Strengths of balance and spread; None stands for the first that is used, which may be
+        that of DEFAULT_STRENGTHS."""
+        if balance_strength is None:
+            balance_strength = self._balance_strengths()[0]
         usual = DEFAULT_STRENGTHS["all pairs" if self.suspects is None else "suspects"]
         if self.objective == "paper":
             usual = DEFAULT_STRENGTHS["paper"]
-        given = (self.balance_strength, self.spread_strength)
+        given = (balance_strength, self.spread_strength)
         balance, spread = (u if g is None else g for u, g in zip(usual, given))
         return float(balance), float(spread)
 
     def _make_problem(
-        self, design: Design, distance: Distance | None, whole: FitProblem | None = None
-    ) -> FitProblem:
+        self, design: Design, distance: Distance | None, whole: FitProblem | None = None,
+        balance_strength: float | None = None,
+    ) -> FitProblem:  # fmt: skip
         """The problem of a design. Of a subsample on which restarts are screened, ``whole`` is the
         problem of all rows: it has the same strengths, and no margins, because it may lack values
         whose shares are known."""
         rows, a = design.rows, design.a
-        balance_strength, spread_strength = self._strengths()
+        balance_strength, spread_strength = self._strengths(balance_strength)
         if whole is not None:
             spread_strength = whole.problem.spread_rate * whole.problem.design_sum
         N = float(a.sum())
@@ -448,11 +462,9 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
 
     def _store(self, fit_problem: FitProblem, solution: _solver.Solution) -> None:
         problem, w = fit_problem.problem, solution.w
-        if self.objective == "paper":
-            self.weights_ = w
-        else:
-            self.weights_ = w * problem.inverse_a
-        self.combined_weights_ = w.copy() if self.weights_ is w else w
+        uniform = problem.a.strides == (0,) or bool((problem.a == 1.0).all())
+        self.weights_ = w if uniform or self.objective == "paper" else w * problem.inverse_a
+        self._combined_weights = None if self.weights_ is w else w
         self.objective_ = solution.objective
         self.initial_imbalance_ = fit_problem.B0
         self._associated = fit_problem.associated
@@ -460,7 +472,8 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
         self.effective_sample_size_ = _terms.effective_share(
             w, problem.inverse_a, problem.design_sum
         )
-        self.kish_size_ = kish_size(w) if w.any() else 0.0
+        squares = float(w @ w)  # Kish's size, without a vector of the length of w
+        self.kish_size_ = float(w.sum()) ** 2 / squares if squares > 0 else 0.0
         self.history_ = solution.history
         self.n_iter_ = solution.n_iter
         self._store_margins(fit_problem, w)
@@ -487,6 +500,17 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=FIT_STACKLEVEL,
             )
+
+    @property
+    def combined_weights_(self) -> np.ndarray:
+        """``sample_weight`` times ``weights_``, to use downstream."""
+        check_is_fitted(self, "weights_")
+        found = vars(self).get("_combined_weights")
+        return self.weights_.copy() if found is None else found
+
+    @combined_weights_.setter
+    def combined_weights_(self, value: np.ndarray) -> None:
+        self._combined_weights = value
 
     def _store_margins(self, fit_problem: FitProblem, w: np.ndarray) -> None:
         """``margins_`` and ``margin_distance_``, None without margins."""

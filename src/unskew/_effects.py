@@ -130,23 +130,24 @@ def ridge_penalty(ZZ: np.ndarray, ridge: float) -> float:
 
 
 def lloyd_with_effects(
-    problem: Problem, state: State, ridge: float, max_sweeps: int = 100
+    problem: Problem, state: State, overwrite: bool, ridge: float, max_sweeps: int = 100
 ) -> tuple[Problem, Clusters]:
-    """Alternate (C, B) and labels at fixed w until no label changes and the inertia converges."""
+    """Alternate (C, B) and labels at fixed w until no label changes and the inertia converges.
+    With ``overwrite``, the arrays of the state's clusters are used for the result."""
     rows, distance, clusters, w = problem.rows, problem.distance, state.clusters, state.w
     assert distance is not None
     before = np.inf
+    own = clusters if overwrite else _kmeans.empty_clusters(rows.n, clusters.C)
     for _ in range(max_sweeps):
         C, effects, empty = solve_jointly(rows, distance, w, clusters.labels, clusters.C, ridge)
         distance = replace(distance, effects=effects)
         if empty.any():
             C = _kmeans.reseed_empty(rows, distance, w, clusters._replace(C=C), empty)
-        new = _kmeans.label(rows, distance, C)
-        value = float(w @ new.e)
+        clusters, settled = _kmeans.relabel(rows, distance, C, clusters.labels, own)
+        value = float(w @ clusters.e)
         still = abs(value - before) <= 1e-6 * abs(value)
-        settled = still and np.array_equal(new.labels, clusters.labels)
-        clusters, before = new, value
-        if settled:
+        before = value
+        if still and settled:
             break
     return problem.with_effects(distance), clusters
 
@@ -173,9 +174,11 @@ def identify_effects(
     if not len(treatments):
         return "yes", ""
     cell, T = cells_of(design.rows, treatments)
-    present = design.a > 0
-    at = cell[present].astype(np.intp) * K + labels[present]
-    cells = np.bincount(at, minlength=len(T) * K).reshape(len(T), K).astype(np.float64)
+    cells = np.zeros((len(T), K))
+    for start, stop in design.rows.bounds:
+        present = design.a[start:stop] > 0
+        at = cell[start:stop][present].astype(np.intp) * K + labels[start:stop][present]
+        cells += np.bincount(at, minlength=len(T) * K).reshape(len(T), K)
     used = cells.any(axis=1)
     T, cells = T[used], cells[used]
     source = design.column_map.source[treatments.column]
@@ -321,11 +324,12 @@ def fit_candidates(
     else:
         start = problem.with_effects_of(first.solution.distance.effects.B)
         step = partial(lloyd_with_effects, ridge=ridge)
-    state = None
-    if resume is None:
-        state = state_of_centres(start, first.solution.clusters.C)
-    solution = alternate(start, state, cluster_step=step, weigh=weigh, max_iter=max_iter, tol=tol,
-        watch=watch, save=save, resume=resume)  # fmt: skip
+    C = first.solution.clusters.C
+    solution = alternate(
+        start, None if resume is not None else state_of_centres(start, C), owned=True,
+        cluster_step=step, weigh=weigh, max_iter=max_iter, tol=tol, watch=watch, save=save,
+        resume=resume,
+    )  # fmt: skip
     chosen = _finished(first.init, solution, problem)._replace(bic=first.bic)
     return chosen, [c.as_dict(c is first) for c in every]
 

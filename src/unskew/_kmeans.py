@@ -302,8 +302,11 @@ def means(totals: list, distance: Distance, C: np.ndarray, n: int) -> tuple:
     return C, ~moved
 
 
-def label_and_sum(rows: Rows, distance: Distance, w: np.ndarray, C: np.ndarray) -> tuple:
-    """``label``, and the sums from which ``update`` computes the next centres, in one pass."""
+def label_and_sum(
+    rows: Rows, distance: Distance, w: np.ndarray, C: np.ndarray, before: np.ndarray, out: Clusters
+) -> tuple[Clusters, list, bool]:
+    """``label``, the sums from which ``update`` computes the next centres, in one pass, and whether
+    all labels are those ``before``. Labels and distances are written to the arrays of ``out``."""
     K, rows = C.shape[0], _tall(rows, distance)
     C_ = by_column(C, rows)
 
@@ -312,12 +315,13 @@ def label_and_sum(rows: Rows, distance: Distance, w: np.ndarray, C: np.ndarray) 
         labels, e = assign(F, C_, mask)
         return labels, e, cluster_sums(F, w_, labels, K, mask)
 
-    labels, e = np.empty(rows.n, dtype=np.int32), np.empty(rows.n)
     totals: list[Any] = []
+    settled = True
     for (start, stop), part in zip(rows.bounds, rows.map(both, w, dense=False)):
-        labels[start:stop], e[start:stop] = part[0], part[1]
+        settled = settled and np.array_equal(before[start:stop], part[0])
+        out.labels[start:stop], out.e[start:stop] = part[0], part[1]
         totals = add_up([totals, part[2]] if totals else [part[2]])
-    return Clusters(labels, e, C), totals
+    return out._replace(C=C), totals, settled
 
 
 def _tall(rows: Rows, distance: Distance) -> Any:
@@ -331,16 +335,30 @@ def by_column(C: np.ndarray, rows: Rows) -> np.ndarray:
     return np.asfortranarray(C, dtype=np.float64) if rows.sparse else C
 
 
-def label(rows: Rows, distance: Distance, C: np.ndarray) -> Clusters:
-    """argmin_labels of the same sum: nearest centres. Weights do not enter."""
-    labels, e, rows = np.empty(rows.n, dtype=np.int32), np.empty(rows.n), _tall(rows, distance)
-    C_ = by_column(C, rows)
+def empty_clusters(n: int, C: np.ndarray) -> Clusters:
+    return Clusters(np.empty(n, dtype=np.int32), np.empty(n), C)
+
+
+def label(rows: Rows, distance: Distance, C: np.ndarray, out: Clusters | None = None) -> Clusters:
+    """argmin_labels of the same sum: nearest centres. Weights do not enter. ``out``: clusters whose
+    arrays are overwritten."""
+    own = empty_clusters(rows.n, C) if out is None else out
+    return relabel(rows, distance, C, own.labels, own)[0]
+
+
+def relabel(
+    rows: Rows, distance: Distance, C: np.ndarray, before: np.ndarray, out: Clusters
+) -> tuple[Clusters, bool]:
+    """``label``, and whether all labels are those ``before``."""
+    rows = _tall(rows, distance)
+    C_, settled = by_column(C, rows), True
     parts = rows.map(
         lambda tile: assign(distance.features(tile), C_, distance.missing_mask(tile)), dense=False
     )
-    for (start, stop), (tile_labels, tile_e) in zip(rows.bounds, parts):
-        labels[start:stop], e[start:stop] = tile_labels, tile_e
-    return Clusters(labels, e, C)
+    for (start, stop), (labels, e) in zip(rows.bounds, parts):
+        settled = settled and np.array_equal(before[start:stop], labels)
+        out.labels[start:stop], out.e[start:stop] = labels, e
+    return out._replace(C=C), settled
 
 
 def reseed_empty(
@@ -362,23 +380,25 @@ def reseed_empty(
 
 
 def lloyd(
-    rows: Rows, distance: Distance, w: np.ndarray, clusters: Clusters, max_sweeps: int = 300
-) -> tuple[Clusters, bool]:
+    rows: Rows, distance: Distance, w: np.ndarray, clusters: Clusters, max_sweeps: int = 300,
+    overwrite: bool = False,
+) -> tuple[Clusters, bool]:  # fmt: skip
     """Lloyd's algorithm at fixed w until no label changes. The inertia never increases.
 
-    The returned labels are those of the nearest returned centres, as in ``predict``.
+    The returned labels are those of the nearest returned centres, as in ``predict``. With
+    ``overwrite``, the arrays of ``clusters`` are used for the result.
     """
     best = float(w @ clusters.e)
+    own = clusters if overwrite else empty_clusters(rows.n, clusters.C)
     C, empty = update(rows, distance, w, clusters.labels, clusters.C)
     for _ in range(max_sweeps):
         if empty.any():
             C = reseed_empty(rows, distance, w, clusters._replace(C=C), empty)
-        new, totals = label_and_sum(rows, distance, w, C)
+        new, totals, settled = label_and_sum(rows, distance, w, C, clusters.labels, own)
         value = float(w @ new.e)
         if value > best:  # by rounding only: the last sweep did not lower the inertia
             # Labels of an initial partition need not be the nearest (rows of weight 0).
-            return label(rows, distance, clusters.C), True
-        settled = np.array_equal(new.labels, clusters.labels)
+            return label(rows, distance, clusters.C, own), True
         clusters, best = new, value
         if settled:
             return clusters, True
@@ -394,7 +414,7 @@ def init_from_labels(
     rows: Rows, distance: Distance, w: np.ndarray, labels: np.ndarray, K: int
 ) -> np.ndarray:
     """Weighted means of a partition; the overall mean for a cluster without weight."""
-    everyone = np.zeros(rows.n, dtype=np.int32)
+    everyone = np.broadcast_to(np.int32(0), (rows.n,))
     mean, _ = update(rows, distance, w, everyone, np.zeros((1, distance.columns.size)))
     return update(rows, distance, w, labels, np.repeat(mean, K, axis=0))[0]
 
@@ -547,7 +567,7 @@ def init_clusters(
     elif isinstance(init, str):
         labels = init_principal(rows, distance, a, K)
     else:
-        labels = init
+        labels = init.copy()  # a solver may overwrite them
     C = init_from_labels(rows, distance, a, labels, K)
 
     def own_distance(tile: Any, own: np.ndarray) -> np.ndarray:

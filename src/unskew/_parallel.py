@@ -107,6 +107,23 @@ def _blas() -> list[Any]:
     return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
+# Fits to at most this many rows use one thread: more gain little, and delay each other where other
+# processes use the cores.
+ONE_THREAD_ROWS = 20_000
+
+
+@cache
+def _openmp() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="openmp")
+
+
+@contextmanager
+def one_openmp_thread() -> Iterator[None]:
+    """Limit OpenMP (scikit-learn's k-means) to one thread, in the calling thread of the process."""
+    with _openmp().limit(limits=1):
+        yield
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread while any thread of the process is in this context.

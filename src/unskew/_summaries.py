@@ -15,6 +15,9 @@ from ._records import Records
 SHOWN = 10
 
 
+COUNTED_ROWS = 2**20
+
+
 def describe_clusters(
     design: Design, w: np.ndarray, labels: np.ndarray, K: int
 ) -> dict[str, np.ndarray]:
@@ -38,12 +41,24 @@ def describe_clusters(
     difference[np.isnan(inside) | np.isnan(rest)] = 0.0
     shift = 0.0 if rows.shift is None else rows.shift
     return {
-        "size": np.bincount(labels, minlength=K),
+        "size": count_labels(labels, K),
         "weight": totals,
         "inside": inside + shift,
         "rest": rest + shift,
         "difference": np.nan_to_num(difference),
     }
+
+
+def count_labels(labels: np.ndarray, K: int, a: np.ndarray | None = None) -> np.ndarray:
+    """Rows of each cluster, of those with a > 0 if a is given; in pieces, because ``bincount``
+    copies what it counts."""
+    counts = np.zeros(K, dtype=np.intp)
+    for start in range(0, labels.size, COUNTED_ROWS):
+        part = labels[start : start + COUNTED_ROWS]
+        if a is not None:
+            part = part[a[start : start + COUNTED_ROWS] > 0]
+        counts += np.bincount(part, minlength=K)
+    return counts
 
 
 def _divide(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:

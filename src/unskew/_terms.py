@@ -20,6 +20,8 @@ def spread(w: np.ndarray, inverse_a: np.ndarray) -> float:
 
     With the division by a, a row of weight 2 is equivalent to the row twice.
     """
+    if inverse_a.strides == (0,):  # of many rows: without a vector of squares
+        return float(w @ w) * float(inverse_a[0])
     return float((w * w) @ inverse_a)
 
 

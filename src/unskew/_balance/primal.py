@@ -100,7 +100,8 @@ class PrimalBalance:
     def __init__(self, rows: Rows, pairs: Pairs) -> None:
         self.rows, self.pairs = rows, pairs
         self._kept: tuple[np.ndarray, np.ndarray] | None = None
-        self._keep = self._worth_keeping()
+        self._keep = False  # from the first gradient on, because many follow it
+        self._suits = self._worth_keeping()
         d, t = pairs.features.size, max(len(pairs.treatments), 1)
         step = max(1, PIECE // t)
         self._pieces = [(k, min(k + step, d)) for k in range(0, d, step)]
@@ -206,6 +207,7 @@ class PrimalBalance:
         )
 
     def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        self._keep = self._suits
         value, coefs = self.value_and_coefs(w)
         return value, self.gradient_from(coefs)
 

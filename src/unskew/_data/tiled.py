@@ -194,9 +194,12 @@ class TiledMatrix:
 
         return self.run(call, range(len(self.bounds)))
 
-    def gather(self, kernel: Callable, *vectors: np.ndarray, **how: Any) -> np.ndarray:
-        """Like map, for a kernel that returns one number per row: the whole vector in float64."""
-        out = np.empty(self.n)
+    def gather(
+        self, kernel: Callable, *vectors: np.ndarray, out: np.ndarray | None = None, **how: Any
+    ) -> np.ndarray:
+        """Like map, for a kernel that returns one number per row: the whole vector in float64,
+        written to ``out`` if it is given."""
+        out = np.empty(self.n) if out is None else out
         for (start, stop), part in zip(self.bounds, self.map(kernel, *vectors, **how)):
             out[start:stop] = part
         return out

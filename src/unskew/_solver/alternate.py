@@ -78,13 +78,13 @@ def continued_state(problem: Problem, few: Problem, found: Solution, tol: float)
 
 
 # The half step on the clusters at fixed weights: the problem (whose distance may change) and the
-# clusters.
-ClusterStep = Callable[[Problem, State], tuple[Problem, Clusters]]
+# clusters, whose arrays may be those of the state if the last argument is true.
+ClusterStep = Callable[[Problem, State, bool], tuple[Problem, Clusters]]
 
 
-def kmeans_step(problem: Problem, state: State) -> tuple[Problem, Clusters]:
-    clusters, _ = _kmeans.lloyd(problem.rows, problem.distance, state.w, state.clusters)
-    return problem, clusters
+def kmeans_step(problem: Problem, state: State, overwrite: bool) -> tuple[Problem, Clusters]:
+    rows, distance, clusters = problem.rows, problem.distance, state.clusters
+    return problem, _kmeans.lloyd(rows, distance, state.w, clusters, overwrite=overwrite)[0]
 
 
 def alternate(
@@ -95,6 +95,7 @@ def alternate(
     tol: float,
     cluster_step: ClusterStep | None = None,
     weigh: bool = True,
+    owned: bool = False,
     watch: Watcher = watch_nothing,
     save: SaveHook | None = None,
     resume: Snapshot | None = None,
@@ -104,7 +105,7 @@ def alternate(
     J does not increase by more than the reported duality gap: a round that raises it (possible with
     ``cluster_step`` that changes the columns to balance) is undone and ends the alternation. The
     status is "converged" when a round lowers J by no more than tol |J|. ``resume`` replaces
-    ``state``.
+    ``state``. ``owned``: the vectors of ``state`` may be overwritten.
     """
     cluster_step = cluster_step or kmeans_step
     history, before, status, first, inside = History(), np.inf, "max_iter", 1, None
@@ -129,18 +130,20 @@ def alternate(
             {**arrays, **problem.effects_arrays()}, {**facts, "round": round_ + (not inside)}
         )
 
-    kept = problem, state
+    kept: tuple[Problem, Any] = problem, None if resume is None else _kept(state)
     round_ = first - 1
     for round_ in range(first, max_iter + 1):
+        # With dual variables a state is kept without its vectors, which the next round overwrites.
+        own = state.dual is not None and (owned or round_ > first)
         if inside is None:
-            problem, clusters = cluster_step(problem, state)
+            problem, clusters = cluster_step(problem, state, own)
             state = replace(state, clusters=clusters)
         e, extra = state.clusters.e, {}
         if not weigh:
             terms = problem.terms(state.w, e)
         elif problem.dual is not None and state.dual is not None:
             step = problem.dual.solve(state.dual, e, 0.1 * tol)
-            w = problem.dual.weights(step.state, e)
+            w = problem.dual.weights(step.state, e, state.w if own and state.w.strides[0] else None)
             state = State(state.clusters, w, step.state, state.clusters.C)
             terms = problem.terms(w, e, step.balance / (problem.balance_rate or 1.0))
             extra = {"gap": step.gap, "dual": step.values[-1]}
@@ -154,8 +157,12 @@ def alternate(
         inside = resume = None
         J = sum(terms.values())
         if J > before and np.isfinite(before):
-            problem, state = kept
-            status = "converged"
+            problem, before_it = kept
+            if isinstance(before_it, dict):
+                # Without the vectors of this round while those before it are computed.
+                del state, clusters, e, w
+                before_it = restore(problem, before_it)
+            state, status = before_it, "converged"
             break
         history.add(terms, extra)
         if not np.isfinite(J):
@@ -167,12 +174,12 @@ def alternate(
         if not weigh or before - J <= tol * abs(J):
             status = "converged"
             break
-        before, kept = J, (problem, state)
+        before, kept = J, (problem, _kept(state))
         if save is not None and round_ < max_iter:
             save(partial(snapshot, inside=False))
     # k-means once more at the last weights, so that centres are the weighted means.
     if weigh:
-        clusters, _ = _kmeans.lloyd(problem.rows, problem.distance, state.w, state.clusters)
+        problem, clusters = kmeans_step(problem, state, state.dual is not None)
         state = replace(state, clusters=clusters)
         if status != "non-finite":
             # This last k-means step is counted as part of the last iteration.
@@ -185,6 +192,11 @@ def alternate(
         state.w, state.clusters, float(arrays["objective"][-1]), arrays, round_, status,
         state.dual, state.weight_C, problem.distance,
     )  # fmt: skip
+
+
+def _kept(state: State) -> Any:
+    """What is kept of a state to return to it: with dual variables, no vector of length n."""
+    return state if state.dual is None or state.weight_C is None else state.pack()
 
 
 def solution_state(solution: Solution) -> State:

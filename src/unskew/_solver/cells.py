@@ -46,7 +46,8 @@ class CellCoding:
 
 
 def cells_of(rows: Rows, treatments: Treatments) -> tuple[np.ndarray, np.ndarray]:
-    """Cell of each row (int32) and the indicators of each cell (C x q), in lexicographic order."""
+    """Cell of each row (the smallest type of integers that fits) and the indicators of each cell
+    (C x q), in lexicographic order."""
     q = len(treatments)
     cell, patterns = np.empty(rows.n, dtype=np.int32), []
     for (start, stop), (own, inverse) in zip(
@@ -59,6 +60,7 @@ def cells_of(rows: Rows, treatments: Treatments) -> tuple[np.ndarray, np.ndarray
     for (start, stop), own in zip(rows.bounds, patterns):
         cell[start:stop] = inverse.ravel()[at : at + len(own)][cell[start:stop]]
         at += len(own)
+    cell = cell.astype(np.min_scalar_type(max(len(everything) - 1, 0)), copy=False)
     return cell, np.unpackbits(everything, axis=1, count=q).astype(np.float64)
 
 

@@ -29,6 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._balance import LARGEST_MATRIX, Pairs, concat_treatments
+from .._data.tiled import split_range
 from .._kmeans import cluster_sums
 from .._rows import Rows
 from .cells import CellCoding, KnownMargin, cells_of, make_coding, rake
@@ -42,6 +43,8 @@ FEW_CELLS = 8
 # Rows of a cell, per feature and at least, from which its curvature is estimated: its relative
 # error is then about 1 / 7, and each Newton step leaves about that share of the error.
 CURVATURE_ROWS, MIN_CURVATURE_ROWS = 50, 4096
+# Rows whose weights are rescaled at once.
+CHUNK = 2**16
 
 
 @dataclass(frozen=True)
@@ -212,16 +215,15 @@ class DualWeights:
         """Linear scores of the cells, for features as they are."""
         return np.column_stack([self.G @ Z, self.A @ mu]) * self.scale
 
-    def weights(self, state: DualState, e: np.ndarray) -> np.ndarray:
+    def weights(self, state: DualState, e: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """The weights of all rows; written to ``out`` if it is given."""
         how = WeightPass(self.theta(state.Z, state.mu), self.rho, state.sigma)
-        kernel = partial(tile_weights, self.pairs)
-        w = self._gather(kernel, e, how)
-        w *= state.factor[self.cell]
+        vectors, kernel = (self.a, e, self.cell), partial(tile_weights, self.pairs)
+        dense = not self._as_csr
+        w = self.rows.gather(kernel, *vectors, coefs=how, dense=dense, out=out)
+        for start, stop in split_range(0, w.size, CHUNK):
+            w[start:stop] *= state.factor[self.cell[start:stop]]
         return w
-
-    def _gather(self, kernel: Callable, e: np.ndarray, how: WeightPass) -> np.ndarray:
-        vectors = self.a, e, self.cell
-        return self.rows.gather(kernel, *vectors, coefs=how, dense=not self._as_csr)
 
     def sums(self, e: np.ndarray, Z: np.ndarray, mu: np.ndarray, sigma: float) -> WeightSums:
         how = WeightPass(self.theta(Z, mu), self.rho, sigma, self._strides)

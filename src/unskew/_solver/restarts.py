@@ -22,10 +22,15 @@ def best_of_restarts(
     solve: Callable, problem: Problem, starts: list, save: SaveHook | None, resume: Any
 ) -> Solution:
     """Solution with the lowest objective of ``solve(start, save, resume)`` over all starts."""
-    best, first, inside = None, 0, None
+    # With dual variables the best solution is kept packed, without vectors of length n.
+    best: Solution | Snapshot | None = None
+    found: Solution | None = None
+    first, inside, lowest = 0, None, np.inf
     if resume is not None:
         first = resume.facts["restart"]
-        best = None if resume.facts["best"] is None else unpack_solution(resume, "best", problem)
+        if resume.facts["best"] is not None:
+            best = found = unpack_solution(resume, "best", problem)
+            lowest = found.objective
         inside = resume if resume.facts["begun"] else None
     total = len(starts)
     if not first < total:
@@ -33,22 +38,31 @@ def best_of_restarts(
     emit("restart", first, total)
     for number in range(first, total):
         under_way = nested(save, partial(pack_best, best, number, True))
+        found = None
         with nested_progress():
             found = solve(starts[number], under_way, inside)
         inside = None
         numbers = {"objective": found.objective, "iterations": found.n_iter}
         emit("restart", number + 1, total, status=found.status, **numbers)
-        if best is None or found.objective < best.objective:
-            best = found
+        if best is None or found.objective < lowest:
+            lowest = found.objective
+            best = found if found.dual is None else pack_solution("best", found)
         if save is not None and number + 1 < total:
             save(partial(pack_best, best, number + 1, False))
     assert best is not None
+    if isinstance(best, Snapshot):
+        if found is not None and found.objective == lowest:
+            return found
+        found = None
+        return unpack_solution(best, "best", problem)
     return best
 
 
-def pack_best(best: Solution | None, restart: int, begun: bool) -> Snapshot:
+def pack_best(best: Solution | Snapshot | None, restart: int, begun: bool) -> Snapshot:
     """Pack the number of the next or current restart and the best solution so far."""
-    arrays, facts = ({}, {"best": None}) if best is None else pack_solution("best", best)
+    if best is None:
+        best = Snapshot({}, {"best": None})
+    arrays, facts = best if isinstance(best, Snapshot) else pack_solution("best", best)
     return Snapshot(arrays, {"restart": restart, "begun": begun, **facts})
 
 

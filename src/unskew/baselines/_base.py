@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from contextlib import nullcontext
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -25,6 +26,7 @@ from .._base import rollback_on_error
 from .._data.columns import as_frame, frame_columns
 from .._data.tiled import as_tiled
 from .._kmeans import Distance, check_init, init_clusters
+from .._parallel import ONE_THREAD_ROWS, one_openmp_thread
 from .._preprocessing import column_stats
 from .._validation import check_number, check_weights, find_columns
 
@@ -191,7 +193,8 @@ class BaselineKMeans(
             model = KMeans(
                 K, init=C.astype(rows.dtype), n_init=1, max_iter=int(self.max_iter), tol=float(tol)
             )
-            with warnings.catch_warnings():  # issued once, for the best restart
+            few = one_openmp_thread() if used.shape[0] <= ONE_THREAD_ROWS else nullcontext()
+            with few, warnings.catch_warnings():  # issued once, for the best restart
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 model.fit(used, sample_weight=weight)
             if best is None or model.inertia_ < best.inertia_:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import _kmeans, _solver, _terms
 from .._base import rollback_on_error, weight_model_of
+from .._clusterer import BaseClusterer
 from .._compat import FIT_STACKLEVEL, with_callbacks
 from .._data.sampling import draw_rows
 from .._data.sources import Blocks
@@ -28,18 +28,13 @@ from .._progress import emit, nested_progress, verbose_logging
 from .._rows import Rows
 from .._validation import check_number, check_option
 from .._weight_model import DualWeightModel, WeightModel
-from ..dckm import DCKM
 from . import _voting
 from ._model_selection import choose_k, choose_strengths
 
-# Parameters that DCKM does not have.
-OWN = ("n_runs", "max_samples", "n_jobs")
 # Rows of the subsample of each run: with suspects, at least per cluster, and without.
 SUBSAMPLE, SUBSAMPLE_PER_CLUSTER, SUBSAMPLE_ALL_PAIRS = 10_000, 200, 100_000
 # Maximum number of entries of dense rows on which explained variance is computed.
 ENTRIES = 2**25
-# Parameters of DCKM that ConsensusDCKM does not have, with the values used here.
-FIXED = {"checkpoint": None, "checkpoint_seconds": 60.0, "resume": True}
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,7 @@ class ConsensusRun:
     imbalance: float
 
 
-class ConsensusDCKM(DCKM):
+class ConsensusDCKM(BaseClusterer):
     """Consensus clustering of DCKM runs with different initializations.
 
     The solution of one run of k-means, weighted or not, depends on its initialization. Here each of
@@ -157,9 +152,7 @@ class ConsensusDCKM(DCKM):
     """
 
     # A fit consists of many short ones here, so there is no checkpoint.
-    checkpoint = FIXED["checkpoint"]
-    checkpoint_seconds = FIXED["checkpoint_seconds"]
-    resume = FIXED["resume"]
+    checkpoint, checkpoint_seconds, resume = None, 60.0, True
 
     # "auto" scales rows only where no effects are removed.
     _row_scales_with_effects = (None, "auto")
@@ -229,7 +222,7 @@ class ConsensusDCKM(DCKM):
     def _K(self) -> int:
         return getattr(self, "n_clusters_", self.n_clusters)
 
-    def _check_own(self, sparse: bool) -> None:
+    def _check_own(self) -> None:
         check_number("n_runs", self.n_runs, numbers.Integral, low=1)
         check_option("adjust", self.adjust, ("auto", "weights", "effects", "both"))
         check_option("row_scale", self.row_scale, ("auto", None, "unit"))
@@ -250,7 +243,7 @@ class ConsensusDCKM(DCKM):
         if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str):
             if len(given) == 0:
                 raise ValueError("balance_strength=[] should have at least one value")
-            if self._adjust_for(sparse) != "weights":
+            if self._adjust_for(self._sparse) != "weights":
                 raise ValueError(
                     f"balance_strength={list(given)!r} should be a single value unless "
                     "adjust='weights': effects are learned once, at one strength"
@@ -258,18 +251,12 @@ class ConsensusDCKM(DCKM):
         if isinstance(self.n_clusters, str) and self.n_clusters != "auto":
             raise ValueError(f"n_clusters={self.n_clusters!r} should be a number or 'auto'")
 
-    def _inner(self, balance_strength: Any, adjust: str) -> DCKM:
-        """The DCKM that is fitted in each run."""
-        given = {k: v for k, v in self.get_params(deep=False).items() if k not in OWN}
-        given["n_clusters"] = self._K
-        given["balance_strength"] = balance_strength
-        given["adjust"] = adjust
-        if adjust != "weights" and self.row_scale == "auto":
-            given["row_scale"] = None
-        given["verbose"] = 0
-        return _Inner(**given)
+    @property
+    def _row_scale(self) -> str | None:
+        with_effects = self._adjust_for(self._sparse) != "weights"
+        return None if with_effects and self.row_scale == "auto" else self.row_scale
 
-    def _strengths_of_runs(self) -> list:
+    def _balance_strengths(self) -> list:
         given = self.balance_strength_
         if given is None or isinstance(given, numbers.Real):
             return [given]
@@ -300,15 +287,12 @@ class ConsensusDCKM(DCKM):
         return self
 
     def _fit(self, X: Any, sample_weight: Any) -> None:
-        sparse = _is_sparse(X)
-        self._check_own(sparse)
+        self._sparse = hasattr(X, "tocsr")
+        self._check_own()
         self._choose_settings(X, sample_weight)
-        strengths = self._strengths_of_runs()
-        for strength in strengths:
-            inner = self._inner(strength, self._adjust_for(sparse))
-            inner._check_parameters()
-        inner = self._inner(strengths[0], self._adjust_for(sparse))
-        design = inner._prepare(X, sample_weight, self.cluster_on)
+        self._check_parameters()
+        self.__dict__.pop("restarts_", None)  # of an earlier fit
+        design = self._prepare(X, sample_weight, self.cluster_on)
         K, present = self._K, int((design.a > 0).sum())
         if present < K:
             raise ValueError(f"n_clusters={K} should be <= n_samples={present}")
@@ -324,10 +308,10 @@ class ConsensusDCKM(DCKM):
         if hasattr(self, "_init_callback_context"):
             context = self._init_callback_context(max_subtasks=self.n_runs)
             context.call_on_fit_task_begin(estimator=self, X=X)
-        if inner.adjust == "weights":
-            self._fit_runs(inner, design, init, seeds, strengths, context)
+        if self._adjust_for(self._sparse) == "weights":
+            self._fit_runs(design, init, seeds, context)
         else:
-            self._fit_around_effects(inner, design, init, seeds, context)
+            self._fit_around_effects(design, init, seeds, context)
         if context is not None:
             context.call_on_fit_task_end(estimator=self, X=X)
 
@@ -356,16 +340,13 @@ class ConsensusDCKM(DCKM):
     # ----------------------------------------------------------------------------------------
     # Weights learned in each run
 
-    def _fit_runs(
-        self, inner: DCKM, design: Design, init: Any, seeds: Any, strengths: list, context: Any
-    ) -> None:
-        size = self._size(design.rows.n)
+    def _fit_runs(self, design: Design, init: Any, seeds: Any, context: Any) -> None:
+        size, strengths = self._size(design.rows.n), self._balance_strengths()
         at = [strengths[r % len(strengths)] for r in range(self.n_runs)]
         n_jobs, rows = self._workers(design)
-        inner.set_params(n_threads=1 if n_jobs > 1 else self.n_threads)
         single = design._replace(rows=rows)
         found = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
-            joblib.delayed(one_run)(inner, single, init, seed, strength, size)
+            joblib.delayed(one_run)(self, single, init, seed, strength, size)
             for seed, strength in zip(seeds[:-1], at)
         )
         runs, labels, history = [], [], []
@@ -380,9 +361,9 @@ class ConsensusDCKM(DCKM):
             numbers = {"objective": run.objective, "iterations": run.n_iter}
             emit("run", r + 1, self.n_runs, status=run.status, **numbers)
         w /= self.n_runs
-        fit_problem = inner._make_problem(design, design.distance)
         best = min(range(self.n_runs), key=lambda r: runs[r].objective)
-        self._put_together(inner, design, np.stack(labels), w, fit_problem, runs, history[best])
+        fit_problem = self._make_problem(design, design.distance)
+        self._put_together(design, np.stack(labels), w, fit_problem, runs, history[best])
         self._r2: float | None = None
         if all(run.weight_model is not None for run in runs):
             self._learn_r2(design, w)
@@ -422,23 +403,20 @@ class ConsensusDCKM(DCKM):
     # ----------------------------------------------------------------------------------------
     # Effects and weights learned once
 
-    def _fit_around_effects(
-        self, inner: DCKM, design: Design, init: Any, seeds: Any, context: Any
-    ) -> None:
+    def _fit_around_effects(self, design: Design, init: Any, seeds: Any, context: Any) -> None:
         starts = check_random_state(seeds[-1]).randint(2**31 - 1, size=self.n_init + 1)
         emit("message", status=f"effects of suspects and weights, then {self.n_runs} runs")
         with design.rows.executor:
-            inner._fit_effects(design, init, starts, None)
-        self.restarts_ = inner.restarts_
-        w, distance, K = inner.combined_weights_, inner._distance, self._K
+            self._fit_effects(design, init, starts)
+        w, distance, K = self.combined_weights_, self._distance, self._K
         size = self._size(design.rows.n)
         n_jobs, rows = self._workers(design)
         found = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
             joblib.delayed(one_kmeans)(rows, distance, w, K, init, self.n_init, size, seed)
             for seed in seeds[:-1]
         )
-        ess, left = inner.effective_sample_size_, inner.imbalance_
-        strength, everyone = inner._strengths()[0], np.arange(K, dtype=np.int32)
+        ess, left = self.effective_sample_size_, self.imbalance_
+        strength, everyone = self._strengths()[0], np.arange(K, dtype=np.int32)
         labels, runs = [], []
         emit("run", 0, self.n_runs)
         for r, (clusters, converged) in enumerate(found):
@@ -446,19 +424,17 @@ class ConsensusDCKM(DCKM):
             emit("run", r + 1, self.n_runs, status=status, inertia=inertia)
             labels.append(clusters.labels)
             runs.append(
-                ConsensusRun(clusters.C, everyone, None, 1.0, strength, inertia, inner.n_iter_,
+                ConsensusRun(clusters.C, everyone, None, 1.0, strength, inertia, self.n_iter_,
                     status, ess, left)
             )  # fmt: skip
             self._log_run(context)
-        self._put_together(
-            inner, design._replace(distance=distance), np.stack(labels), w, None, runs,
-            inner.history_,
-        )  # fmt: skip
-        self._r2 = None if inner._weight_model is None else inner._weight_model.r2
+        fitted = design._replace(distance=distance)
+        self._put_together(fitted, np.stack(labels), w, None, runs, self.history_)
+        self._r2 = None if self._weight_model is None else self._weight_model.r2
 
     # ----------------------------------------------------------------------------------------
 
-    def _put_together(self, inner, design, labels, w, fit_problem, runs, history) -> None:
+    def _put_together(self, design, labels, w, fit_problem, runs, history) -> None:
         rows, distance, K, a = design.rows, design.distance, self._K, design.a
         explained = _explained(rows, distance, w, K)
         voters, votes, own, confidence = _voting.elect(labels, K, a, explained)
@@ -467,24 +443,16 @@ class ConsensusDCKM(DCKM):
             emit("message", status=text)
         with rows.executor:
             clusters = init_clusters(rows, distance, w, K, own, None)
-            status = "converged" if all(r.status == "converged" for r in runs) else "max_iter"
-            n_iter = max(run.n_iter for run in runs)
+            n_iter, J = max(run.n_iter for run in runs), None
             if fit_problem is not None:
                 J = fit_problem.problem.value(w, clusters.e)
-                solution = _solver.Solution(w, clusters, J, history, n_iter, "converged")
-                inner._store(fit_problem, solution)
-                inner.status_ = inner.status_.replace("converged", status, 1)
-            else:
-                solution = _solver.Solution(
-                    w, clusters, inner.objective_, history, n_iter, "converged"
-                )
-            inner._store_clusters(design, solution)
-        given = self.get_params(deep=False)
-        for name in ("feature_names_in_", "restarts_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
-        for name, value in vars(inner).items():
-            if name not in given and name not in FIXED:
-                setattr(self, name, value)
+            objective = self.objective_ if J is None else J
+            solution = _solver.Solution(w, clusters, objective, history, n_iter, "converged")
+            if fit_problem is not None:
+                self._store(fit_problem, solution)
+                status = "converged" if all(r.status == "converged" for r in runs) else "max_iter"
+                self.status_ = self.status_.replace("converged", status, 1)
+            self._store_clusters(design, solution)
         self._votes, self._voters, self._runs = votes, voters, runs
         self._shared_row_weights = fit_problem is None
         self.labels_, self.confidence_ = own, confidence
@@ -548,18 +516,10 @@ class ConsensusDCKM(DCKM):
         return self._r2
 
 
-class _Inner(DCKM):
-    """The DCKM of the runs."""
-
-
-# Warnings and errors show the name of the public class.
-_Inner.__name__ = ConsensusDCKM.__name__
-
-
-def one_run(inner: DCKM, design: Design, init: Any, seed: int, strength: Any, size: int) -> tuple:
+def one_run(
+    model: ConsensusDCKM, design: Design, init: Any, seed: int, strength: Any, size: int
+) -> tuple:
     """One run, the labels and weights it assigns to all rows, and its history."""
-    inner = copy(inner)
-    inner.balance_strength = strength
     rng = np.random.RandomState(seed)
     n, whole = design.rows.n, design
     rows = design.rows
@@ -568,16 +528,16 @@ def one_run(inner: DCKM, design: Design, init: Any, seed: int, strength: Any, si
         design = design._replace(rows=rows.select(which), a=design.a[which])
         if not isinstance(init, str) and init.ndim == 1:
             init = init[which]
-    seeds = rng.randint(2**31 - 1, size=inner.n_init + 1)
+    seeds = rng.randint(2**31 - 1, size=model.n_init + 1)
     with design.rows.executor, nested_progress():
-        fit_problem, best = inner._fit_weights(design, init, seeds)
+        fit_problem, best = model._fit_weights(design, init, seeds, balance_strength=strength)
         problem, clusters = fit_problem.problem, best.clusters
         weight_model, factor = None, 1.0
-        if inner.solver == "descent":
+        if model.solver == "descent":
             weight_model = weight_model_of(fit_problem, best)
         labels, w = clusters.labels, best.w
-        paper = inner.solver == "paper"
-        chosen = np.unique(labels) if paper else np.arange(inner.n_clusters)
+        paper = model.solver == "paper"
+        chosen = np.unique(labels) if paper else np.arange(model._K)
         if size < n:
             labels = chosen[_kmeans.label(rows, design.distance, clusters.C[chosen]).labels]
             labels = labels.astype(np.int32)
@@ -597,7 +557,7 @@ def one_run(inner: DCKM, design: Design, init: Any, seed: int, strength: Any, si
         chosen.astype(np.int32),
         weight_model,
         float(factor),
-        inner._strengths()[0],
+        model._strengths(strength)[0],
         best.objective,
         best.n_iter,
         status,
@@ -652,7 +612,3 @@ def _with_threads(rows: Rows, n_threads: int | None) -> Any:
     if n_threads is None or n_threads == rows.executor.n_threads or not rows.in_memory:
         return rows
     return TiledMatrix(rows.X, shift=rows.shift, executor=Executor(n_threads))
-
-
-def _is_sparse(X: Any) -> bool:
-    return hasattr(X, "tocsr")

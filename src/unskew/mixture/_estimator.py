@@ -37,6 +37,7 @@ from .._mixture.identify import (
 )
 from .._mixture.partition import MAX_FULL
 from .._mixture.rows import RowSums
+from .._parallel import one_openmp_thread
 from .._preprocessing import TableEncoder
 from .._progress import emit, nested_progress, verbose_logging
 from .._records import OverlapWarning
@@ -347,7 +348,7 @@ class SelectionMixture(
             problem, settings = self._prepare(X, sample_weight)
             # Rows are divided among threads, each with one thread of BLAS. The search consists of
             # thousands of small products, which threads of BLAS delay.
-            with problem.matrix.executor:
+            with problem.matrix.executor, one_openmp_thread():
                 checkpoint, work = open_checkpoint(self, problem)
                 if work is None:
                     found = self._search(problem, settings)

@@ -226,6 +226,7 @@ def screen(problem: Problem, K: int, settings: Settings) -> list[Screened]:
     best: dict[Choice, Screened] = {}
     kept: list[Screened] = []
     base = set(BASE) & set(settings.effects) or set(settings.effects)
+    emit("candidate", 0, len(forms))
     for form in forms:
         if form.effects in base:
             tried = [_short(problem, form, K, stats) for stats in starts]
