@@ -50,32 +50,39 @@ def write_npy(path: Path, n: int, d: int) -> None:
             file.write((draws < chance).astype(np.uint8).tobytes())
 
 
+def fit_of_file(folder: str, what: str, n: int, d: int, how: dict, limit: float | None) -> dict:
+    """Peak memory of a process that fits a .npy file of n x d uint8."""
+    size = f"{n} x {d} ({n * d / 1e9:.2g} GB)"
+    unit = "MB resident at the peak, whole process"
+    free, wanted = shutil.disk_usage(folder).free, n * d + 2**30
+    if free < wanted:
+        note = f"{folder} has {free / 1e9:.1f} GB free and needs {wanted / 1e9:.1f}"
+        return figure(what, size, None, unit, note=note)
+    path = Path(folder) / "rows.npy"
+    write_npy(path, n, d)
+    begin = time.perf_counter()
+    words = [sys.executable, "-c", FIT, str(path), json.dumps(how)]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    seconds = time.perf_counter() - begin
+    found = json.loads(done.stdout.splitlines()[-1])
+    more = {"seconds": seconds, "note": f"{found['clusters']} clusters"}
+    target = {} if limit is None else {"at_most": limit}
+    return figure(what, size, found["peak_mb"], unit, **target, **more)
+
+
+def long_file(quick: bool) -> list[dict]:
+    """Many rows: labels and weights of all rows are in memory, 12 bytes a row."""
+    n = 10**6 if quick else 10**8
+    with tempfile.TemporaryDirectory(prefix="unskew-speed-") as folder:
+        what = "a .npy of uint8, one suspect, one round, restarts screened"
+        return [fit_of_file(folder, what, n, 20, {**HOW, "n_init": 2}, None)]
+
+
 def file(quick: bool) -> list[dict]:
     n, d = (200_000, 100) if quick else (6_000_000, 1_000)
-    what, size = "a .npy of uint8, one suspect, one round of descent", f"{n} x {d}"
-    size += f" ({n * d / 1e9:.2g} GB)"
-    out = []
+    what = "a .npy of uint8, one suspect, one round of descent"
     with tempfile.TemporaryDirectory(prefix="unskew-speed-") as folder:
-        free, wanted = shutil.disk_usage(folder).free, n * d + 2**30
-        if free < wanted:
-            note = f"{folder} has {free / 1e9:.1f} GB free and needs {wanted / 1e9:.1f}"
-            out.append(figure(what, size, None, "MB resident, whole process", note=note))
-        else:
-            path = Path(folder) / "rows.npy"
-            write_npy(path, n, d)
-            begin = time.perf_counter()
-            done = subprocess.run(
-                [sys.executable, "-c", FIT, str(path), json.dumps(HOW)],
-                check=True,
-                capture_output=True,
-                text=True,
-            )
-            seconds = time.perf_counter() - begin
-            reported = json.loads(done.stdout.splitlines()[-1])
-            note = f"{reported['clusters']} clusters"
-            more = {"seconds": seconds, "note": note, "at_most": 1e9 / 2**20}
-            unit = "MB resident at the peak, whole process"
-            out.append(figure(what, size, reported["peak_mb"], unit, **more))
+        out = [fit_of_file(folder, what, n, d, HOW, 1e9 / 2**20)]
         small = binary_matrix(100_000, 100, np.uint8, groups=10)
         path = Path(folder) / "small.npy"
         np.save(path, small)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from unskew._balance import Balance
@@ -32,7 +34,8 @@ def rows(quick: bool) -> list[dict]:
         short = cpu_seconds(lambda: few.fit(X), repeats)  # noqa: B023
         long = cpu_seconds(lambda: more.fit(X), repeats)  # noqa: B023
         times.append(max(long - short, 1e-9) / many)
-    return [grown("one iteration (solver='paper') over n", sizes, times, f"n x {d}, uint8")]
+    what = "one iteration (solver='paper') over n"
+    return [grown(what, sizes, times, f"n x {d}, uint8", within=(0.9, 1.1))]
 
 
 def columns(quick: bool) -> list[dict]:
@@ -48,13 +51,13 @@ def columns(quick: bool) -> list[dict]:
     return [grown(what, sizes, times, f"{n} x d, uint8")]
 
 
-def grown(what: str, sizes: list[int], times: list[float], size: str) -> dict:
+def grown(what: str, sizes: list[int], times: list[float], size: str, **target: Any) -> dict:
     slope, steps = slopes(sizes, times)
     listed = ", ".join(f"{s:.0e}: {t:.3g} s" for s, t in zip(sizes, times))
     by_decade = ", ".join(f"{s:.2f}" for s in steps)
     note = f"{listed}; by decade {by_decade}"
     unit = "log-log slope of CPU seconds, one thread, least squares"
-    return figure(what, size, slope, unit, within=(0.9, 1.1), note=note)
+    return figure(what, size, slope, unit, note=note, **target)
 
 
 def make_balance(X: np.ndarray) -> Balance:

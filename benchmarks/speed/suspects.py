@@ -13,7 +13,7 @@ from unskew._solver.restarts import POLISHED
 from unskew.consensus import ConsensusDCKM
 from unskew.dckm import DCKM
 
-from ._measure import Clock, cpu_seconds, figure, watched_memory
+from ._measure import Clock, cpu_seconds, figure
 
 GROUPS = SITES = 4
 # What is fitted, and the largest ratio to KMeans.
@@ -87,8 +87,7 @@ def suspects(quick: bool) -> list[dict]:
     big = sites_matrix(10 * n, d, np.float32)
     clock, small = Clock(), big[:n].copy()
     few = clock.best(lambda: model().fit(small), 3)
-    with watched_memory() as peak:
-        many = clock.time(lambda: model().fit(big))
+    many = clock.time(lambda: model().fit(big))
     times = {"seconds": many, "peer_seconds": few, "others": clock.others}
     size = f"{10 * n} x {d}, float32"
     out.append(
@@ -99,14 +98,6 @@ def suspects(quick: bool) -> list[dict]:
             "x",
             at_most=10,
             **times,
-        )
-    )
-    out.append(
-        figure(
-            "DCKM(4, suspects): peak above the input",
-            size,
-            peak[0] * 2**20 / (10 * n),
-            "bytes per row",
         )
     )
     return out
