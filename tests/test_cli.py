@@ -747,14 +747,14 @@ def test_a_read_only_file_is_not_replaced(home, unskew):
     assert "reading" not in err
 
 
-def test_a_terminal_sees_a_bar_and_a_summary(home):
-    """In a pseudo terminal: progress is drawn and taken away, the result stays."""
+def on_a_terminal(*arguments):
+    """What a command prints in a pseudo terminal, and its exit code."""
     pty = pytest.importorskip("pty")
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [*UNSKEW, "fit", "data.csv", *FIT, "--drop", "patient"],
+        [*UNSKEW, *arguments],
         stdout=slave, stderr=slave, stdin=slave, close_fds=True,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "160"},
     )  # fmt: skip
     os.close(slave)
     printed = b""
@@ -766,13 +766,37 @@ def test_a_terminal_sees_a_bar_and_a_summary(home):
         if not part:
             break
         printed += part
-    assert process.wait(timeout=60) == 0
+    code = process.wait(timeout=60)
     os.close(master)
-    text = printed.decode()
-    assert "start" in text
-    assert "objective" in text
-    assert "verdict" in text
-    assert "start 2 of 2: objective" not in text
+    return code, printed.decode()
+
+
+BY_DCKM = [*FIT, "-s", "site", "--drop", "patient", "--method", "dckm"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "steps"),
+    [
+        (["fit", *FIT, "--drop", "patient"], ["restart 2 of 2", "objective", "baseline 1 of 1"]),
+        (["fit", *FIT, "-s", "site", "--drop", "patient"], ["candidate 7 of 7", "half 2 of 2"]),
+        (["fit", *BY_DCKM, "--adjust", "both"], ["initialization 3 of 3", "baseline 3 of 3"]),
+        (["fit", *BY_DCKM, "--runs", "3"], ["run 3 of 3"]),
+        (["compare", *FIT, "-s", "site", "--drop", "patient"], ["method "]),
+        (["audit", "-s", "site"], ["column 1 of 1"]),
+    ],
+    ids=["fit", "mixture", "both", "runs", "compare", "audit"],
+)
+def test_a_terminal_sees_a_bar_and_a_summary(home, arguments, steps):
+    """Progress is drawn and taken away, the result stays; no bar shows a dict."""
+    verb, *options = arguments
+    code, text = on_a_terminal(verb, "data.csv", *options)
+    assert code == 0, text
+    for words in steps:
+        assert words in text
+    assert "\u2501" in text  # a part of a bar
+    assert "{'" not in text
+    assert ("worthwhile" if verb == "audit" else "verdict") in text
+    assert f"unskew {verb}: {steps[0]}:" not in text  # the line of a log
 
 
 @pytest.mark.parametrize("verb", ["fit", "compare"])

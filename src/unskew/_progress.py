@@ -19,7 +19,7 @@ class ProgressEvent(NamedTuple):
     """One step of a computation.
 
     phase    what is counted: "restart", "iteration", "initialization", "run", "candidate",
-             "method"; or "message"
+             "method", "column", "baseline", "half"; or "message"
     done     how many are done; 0 announces the phase
     total    of how many; None where that is not known
     numbers  what was computed, by name: the objective and its terms, a silhouette, ...

@@ -34,6 +34,7 @@ from .._data.columns import as_frame, column_names
 from .._mixture.em import Choice, Fit, Mixture, bic, log_joint, run_em
 from .._mixture.gaussian import GaussianBlock
 from .._mixture.rows import Columns, Rows, Stats
+from .._progress import emit
 from ..metrics import kish_size
 from ..mixture._columns import (
     Sample,
@@ -124,7 +125,11 @@ def _find(
     if not found:
         return (), note
     choice, K = _choose_model(data, rng)
-    tested = [_test(data, one, choice, K, rng) for one in found]
+    tested: list[Tested] = []
+    emit("column", 0, len(found))
+    for one in found:
+        tested.append(_test(data, one, choice, K, rng))
+        emit("column", len(tested), len(found), status=one.name)
     return _judged(tested), note
 
 

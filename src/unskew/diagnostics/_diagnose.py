@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from .._data.sampling import (
     sample_rows,
     subset_model,
 )
+from .._progress import emit, nested_progress
 from .._validation import check_weights
 from ..baselines import PlainKMeans, RegressOutKMeans
 from ..dckm import DCKM
@@ -269,12 +271,16 @@ def fit_baselines(model: Any, view: View, X: Any, sample_weight: Any) -> dict[st
 
     Without suspects the only baseline is k-means on all columns.
     """
-    found = {}
-    with _quiet():
-        found[ALL] = _plain_kmeans(model, view, X, sample_weight, drop=False)
-        if view.suspects is not None:
-            found[DROPPED] = _plain_kmeans(model, view, X, sample_weight, drop=True)
-            found[REGRESSED] = fit_regressed(model, view).labels_
+    fits: dict[str, Any] = {ALL: partial(_plain_kmeans, model, view, X, sample_weight, drop=False)}
+    if view.suspects is not None:
+        fits[DROPPED] = partial(_plain_kmeans, model, view, X, sample_weight, drop=True)
+        fits[REGRESSED] = lambda: fit_regressed(model, view).labels_
+    found: dict[str, np.ndarray] = {}
+    emit("baseline", 0, len(fits))
+    for name, fit in fits.items():
+        with _quiet(), nested_progress():
+            found[name] = fit()
+        emit("baseline", len(found), len(fits), status=name)
     return found
 
 

@@ -18,6 +18,7 @@ from sklearn.base import clone
 from .._data.sampling import draw_rows, take_rows
 from .._mixture.identify import identify
 from .._mixture.partition import PartitionCriterion
+from .._progress import emit, nested_progress
 from ..metrics import adjusted_rand_score
 from ..mixture import SelectionMixture
 from ._view import MAX_CODES, View
@@ -185,18 +186,22 @@ def agreement_of_halves(
     order, found = np.random.default_rng(seed).permutation(a.size), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about overlap, convergence and unknown values
+        emit("half", 0, 2)
         for half in np.array_split(order, 2):
             which = np.sort(half)
             part = clone(model).set_params(
                 n_components=model.n_components_, init=None, checkpoint=None, verbose=0
             )
             try:
-                part.fit(take_rows(X, which), sample_weight=None if given is None else given[which])
+                with nested_progress():
+                    own_weight = None if given is None else given[which]
+                    part.fit(take_rows(X, which), sample_weight=own_weight)
             except ValueError:  # too few rows, or one value of a suspect only
                 found.append(0.0)
                 continue
             own = part.predict(X, shares="population")
             found.append(adjusted_rand_score(groups, own, sample_weight=a))
+            emit("half", len(found), 2, agreement=found[-1])
     return float(np.mean(found))
 
 
