@@ -153,3 +153,20 @@ def test_holm_is_the_step_down_bonferroni():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.5]) == [0.5]
     assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+def test_overlap_of_groups_and_values_is_reported(rng):
+    y = rng.integers(0, 3, 600)
+    site = np.where(rng.random(600) < 0.5, "north", "south")
+    site[(y == 2) & (rng.random(600) < 0.5)] = "west"  # which has rows of this group only
+    x = np.array([[0, 0], [9, 0], [3, 7]])[y] + rng.normal(size=(600, 2))
+    x[:, 0] += 2.0 * (site == "south")
+    found = audit(pd.DataFrame(x, columns=["a", "b"]).assign(site=site), suspects=["site"])
+    overlap = found.candidates[0].overlap
+    assert np.array_equal(
+        sorted(map(sum, overlap.rows)), np.sort(np.unique(site, return_counts=True)[1])
+    )
+    assert set(overlap.values) == {"north", "south", "west"}
+    assert overlap.one_cluster == ("west",)
+    assert overlap.identified == "under small effects"
+    assert overlap.sentence in found.worth.reasons

@@ -372,7 +372,12 @@ def _worth(
     between = f"{what} and the other columns" if suspects else "columns"
     size = kish_size(view.a)
     reasons = [
-        *(f"{_describe_candidate(one)}." for one in candidates[:MAX_REASONS]),
+        *(
+            sentence
+            for one in candidates[:MAX_REASONS]
+            for sentence in (f"{_describe_candidate(one)}.", one.overlap and one.overlap.sentence)
+            if sentence
+        ),
         f"The mean difference between {between} is {associations.typical:.2f} standard "
         f"deviations; {associations.by_chance:.2f} is expected by chance.",
         f"The effective sample size is {size:,.0f} of {view.rows.n:,} rows.",

@@ -45,7 +45,8 @@ from ..mixture._columns import (
     sample_rows,
 )
 from ..mixture._suspects import codes_of, read_suspects
-from ._results import Candidate
+from ._overlap import overlap_of
+from ._results import Candidate, Overlap
 
 # Rows (half of them in wide tables), candidates, values of a candidate (the rarest others are one),
 # groups, permutations.
@@ -64,11 +65,13 @@ SHIFTED = 0.1
 
 
 class Values(NamedTuple):
-    """A column, or several indicators of one: its name, its source columns, codes 0..L-1."""
+    """A column, or several indicators of one: its name, its source columns, codes 0..L-1 and the
+    names of the values."""
 
     name: str
     sources: tuple[int, ...]
     codes: np.ndarray
+    levels: tuple[str, ...]
 
 
 class Data(NamedTuple):
@@ -228,16 +231,21 @@ def _candidates(values: list, names: list, data: Data, kinds: dict, named: Any) 
             codes = one.shown_of(codes_of([one], values, names, data.a.size)[:, 0])
             label = one.name if len(one.sources) == 1 else f"{names[one.sources[0]]} ..."
             if np.unique(codes).size > 1:
-                found.append(Values(label, tuple(one.sources), _pooled(codes)))
+                pooled, levels = _pooled(codes, one.levels)
+                found.append(Values(label, tuple(one.sources), pooled, levels))
     return found
 
 
-def _pooled(codes: np.ndarray) -> np.ndarray:
-    """Codes 0..L-1, the most frequent first; the rarest are one value."""
-    _, codes, count = np.unique(codes, return_inverse=True, return_counts=True)
+def _pooled(codes: np.ndarray, levels: tuple) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Codes 0..L-1, the most frequent first, and their names; the rarest are one value."""
+    values, codes, count = np.unique(codes, return_inverse=True, return_counts=True)
+    order = np.argsort(-count, kind="stable")
     place = np.empty(count.size, dtype=np.intp)
-    place[np.argsort(-count, kind="stable")] = np.arange(count.size)
-    return np.minimum(place[codes], MAX_VALUES - 1)
+    place[order] = np.arange(count.size)
+    names = [str(levels[value]) for value in values[order]]
+    if len(names) > MAX_VALUES:
+        names[MAX_VALUES - 1 :] = [f"{len(names) - MAX_VALUES + 1} other values"]
+    return np.minimum(place[codes], MAX_VALUES - 1), tuple(names)
 
 
 # ------------------------------------------------------------------------------------- models
@@ -308,6 +316,7 @@ class Tested(NamedTuple):
     shift: float
     shifted: float
     n_groups: int
+    overlap: Overlap | None = None
 
 
 def _test(data: Data, one: Values, covariance: str, K: int, rng: Any) -> Tested:
@@ -355,7 +364,15 @@ def _test(data: Data, one: Values, covariance: str, K: int, rng: Any) -> Tested:
         (independent - best) / (2 * n),
         *sizes,
         with_effect.model.K,
+        _overlap(one, R2),
     )
+
+
+def _overlap(one: Values, R: np.ndarray) -> Overlap:
+    """Groups of the model with an effect by the values of the candidate."""
+    rows = np.zeros((len(one.levels), R.shape[1]))
+    np.add.at(rows, (one.codes, R.argmax(1)), 1.0)
+    return overlap_of(one.name, one.levels, rows, rows)
 
 
 def _level_means(X: np.ndarray, codes: np.ndarray, a: np.ndarray, L: int) -> np.ndarray:
@@ -469,6 +486,7 @@ def _judged(tested: list[Tested]) -> tuple[Candidate, ...]:
                 p_effect=p_effect,
                 p_dependence=p_dependence,
                 n_groups=one.n_groups,
+                overlap=one.overlap if role != "neither" else None,
             )
         )
     order = {"effect": 0, "selection": 1, "neither": 2}

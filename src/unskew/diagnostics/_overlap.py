@@ -39,24 +39,26 @@ def measure_overlap(view: View, labels: np.ndarray, w: np.ndarray, K: int) -> tu
         rows, weight = np.zeros((L, K)), np.zeros((L, K))
         np.add.at(rows, at, 1.0)
         np.add.at(weight, at, w[present])
-        total = weight.sum(1, keepdims=True)
-        share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
-        shown = shown_groups(rows)
-        identified, sentence = identify(rows, list(suspect.values), suspect.name)
-        found.append(
-            Overlap(
-                suspect=suspect.name,
-                values=suspect.values,
-                rows=tuple(tuple(int(n) for n in row) for row in rows),
-                shares=tuple(tuple(float(v) for v in row) for row in share),
-                one_cluster=tuple(
-                    value for value, own in zip(suspect.values, shown) if own.sum() == 1
-                ),
-                identified=identified,
-                sentence=sentence,
-            )
-        )
+        found.append(overlap_of(suspect.name, suspect.values, rows, weight))
     return tuple(found)
+
+
+def overlap_of(name: str, values: tuple[str, ...], rows: np.ndarray, weight: np.ndarray) -> Overlap:
+    """The overlap from the numbers of rows and the weights, both (values, clusters)."""
+    total = weight.sum(1, keepdims=True)
+    share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
+    identified, sentence = identify(rows, list(values), name)
+    return Overlap(
+        suspect=name,
+        values=values,
+        rows=tuple(tuple(int(n) for n in row) for row in rows),
+        shares=tuple(tuple(float(v) for v in row) for row in share),
+        one_cluster=tuple(
+            value for value, own in zip(values, shown_groups(rows)) if own.sum() == 1
+        ),
+        identified=identified,
+        sentence=sentence,
+    )
 
 
 def suspect_values(view: View) -> list[SuspectValues]:

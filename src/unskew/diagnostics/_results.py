@@ -371,6 +371,8 @@ class Candidate:
     p_dependence    p-value of independence of the other columns; both by permutation, and adjusted
                     by Holm's method for the number of candidates
     n_groups        number of groups with the lowest BIC
+    overlap         these groups by the values of the column: whether its effects can be
+                    distinguished from groups; None for "neither"
     """
 
     column: str
@@ -383,6 +385,7 @@ class Candidate:
     p_effect: float
     p_dependence: float
     n_groups: int
+    overlap: Overlap | None = None
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from ..diagnostics import Audit
-from ._page import Column, Page, Picture, ReportTable, Section, Tile, drawn, numbers, plural, texts
+from ._page import (
+    Column,
+    Page,
+    Picture,
+    ReportTable,
+    Section,
+    Tile,
+    drawn,
+    numbers,
+    overlap_picture,
+    plural,
+    texts,
+)
 
 WORDS = {"yes": "Yes", "no": "No", "cannot tell": "Cannot tell"}
 TONES = {"yes": "good", "no": "neutral", "cannot tell": "neutral"}
 ROLES = {"effect": "effect", "selection": "selection only", "neither": "neither"}
+# Columns whose overlap with groups is shown.
+MAX_OVERLAPS = 2
 MEASURES = {"cramers_v": "Cramér's V", "eta": "eta", "r": "|r|"}
 
 
@@ -45,6 +59,7 @@ def _candidates(a: Audit) -> Section | None:
         return None
     first = a.candidates[0]
     words = f"First: {first.column}, {ROLES[first.role]}."
+    overlaps = [c.overlap for c in a.candidates if c.overlap is not None][:MAX_OVERLAPS]
     return Section(
         "candidates",
         "Traces of the collection",
@@ -59,6 +74,7 @@ def _candidates(a: Audit) -> Section | None:
                 drawn("candidate_columns", a),
                 "full",
             ),
+            *(overlap_picture(overlaps, at, "Groups") for at in range(len(overlaps))),
         ),
         (
             ReportTable(

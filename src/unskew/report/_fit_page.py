@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._validation import abbreviate
 from ..diagnostics import Diagnostics, FeatureProfile
 from ..diagnostics._verdict import BALANCED, describe_names
 from ._page import (
@@ -19,6 +18,7 @@ from ._page import (
     form,
     number,
     numbers,
+    overlap_picture,
     plural,
     texts,
 )
@@ -237,20 +237,7 @@ def _clusters_section(d: Diagnostics) -> Section | None:
                 drawn("sample_flow", d),
             )
         )
-    for at, each in enumerate(d.overlap[:MAX_OVERLAPS]):
-        alone = ""
-        if each.one_cluster:
-            alone = f" One cluster only: {abbreviate(list(each.one_cluster), quoted=False)}."
-        pictures.append(
-            Picture(
-                f"overlap-{at}",
-                f"Clusters by {each.suspect}",
-                "Number of rows; shade: share of the rows of a value."
-                + (alone or " Every value has rows of several clusters."),
-                f"Table of clusters by the values of {each.suspect}.{alone}",
-                drawn("overlap", d, suspect=at),
-            )
-        )
+    pictures += [overlap_picture(d.overlap, at) for at in range(len(d.overlap[:MAX_OVERLAPS]))]
     largest = sorted(d.clusters, key=lambda c: -c.size)[:MAX_CARDS]
     for profile in sorted(largest, key=lambda c: c.cluster):
         top = ", ".join(f"{f.feature} {f.difference:+.2f}" for f in profile.features[:3])

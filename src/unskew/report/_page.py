@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
 
+from .._validation import abbreviate
 from ..diagnostics import Settings
 
 MISSING = "\N{EN DASH}"
@@ -131,3 +132,19 @@ def number(value: float) -> str:
 
 def plural(count: int, one: str) -> str:
     return f"{count:,} {one}{'' if count == 1 else 's'}"
+
+
+def overlap_picture(overlaps: Any, at: int, groups: str = "Clusters") -> Picture:
+    """Clusters, or groups, by the values of a suspect."""
+    each = overlaps[at]
+    alone = f" Every value has rows of several {groups.lower()}."
+    if each.one_cluster:
+        shown = abbreviate(list(each.one_cluster), quoted=False)
+        alone = f" One {groups.lower()[:-1]} only: {shown}."
+    return Picture(
+        f"overlap-{at}",
+        f"{groups} by {each.suspect}",
+        f"Number of rows; shade: share of the rows of a value.{alone}",
+        f"Table of {groups.lower()} by the values of {each.suspect}.{alone}",
+        drawn("overlap", overlaps, suspect=at),
+    )
