@@ -105,7 +105,8 @@ COLUMNS = {
 def as_cell(name: str, row: dict) -> object:
     value = row.get(name)
     if name == "met" and value is None and row["target"]:
-        return "disturbed; by CPU " + ("yes" if row.get("met_by_cpu") else "NO")
+        by_cpu = {True: "; by CPU yes", False: "; by CPU NO", None: ""}
+        return "disturbed" + by_cpu[row.get("met_by_cpu")]
     if isinstance(value, bool):
         return "yes" if value else "NO" if name == "met" else "no"
     if isinstance(value, float) and name == "others":
@@ -123,6 +124,11 @@ def speed(folder: Path, cache: Path, *, quick: bool, command: str) -> list[Path]
         rows += ask(name, quick)
         took = time.perf_counter() - begin
         print(f"{number} of {len(QUESTIONS)}: {name}, {took:.0f} s", file=sys.stderr, flush=True)
+    return save(rows, folder, quick=quick, command=command)
+
+
+def save(rows: list[dict], folder: Path, *, quick: bool, command: str) -> list[Path]:
+    """Write the tables, and all rows as Parquet and JSON."""
     aimed = [row for row in rows if row["target"] or row["met"] is False]
     met = sum(row["met"] is True for row in aimed)
     open_ = sum(row["met"] is None for row in aimed)

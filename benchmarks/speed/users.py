@@ -4,6 +4,7 @@ each relative to a named peer, or per row."""
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -48,7 +49,21 @@ def importing(quick: bool) -> list[dict]:
         3 if quick else 9,
     )
     alone = clock.best(lambda: run("import unskew"), 3)
-    more = {"seconds": ours, "peer_seconds": peer, "others": clock.others}
+
+    def cpu(words: str) -> float:
+        def spent() -> float:
+            used = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return used.ru_utime + used.ru_stime
+
+        times = []
+        for _ in range(5):
+            before = spent()
+            run(words)
+            times.append(spent() - before)
+        return min(times)
+
+    by_cpu = cpu("from unskew import DCKM") / cpu("from sklearn.cluster import KMeans")
+    more = {"seconds": ours, "peer_seconds": peer, "others": clock.others, "by_cpu": by_cpu}
     note = f"import unskew alone, which imports on first use: {alone:.2g} s"
     unit = "x from sklearn.cluster import KMeans"
     return [

@@ -47,10 +47,11 @@ def restore(problem: Problem, arrays: dict[str, np.ndarray]) -> State:
     for name, like in problem.dual.start().arrays().items():
         check_shape(arrays, name, like)
     rows, distance, dual = problem.rows, problem.distance, DualState.from_arrays(arrays)
-    clusters = _kmeans.label(rows, distance, arrays["C"])
-    same = np.array_equal(arrays["C"], arrays["weight_C"])
-    e = clusters.e if same else _kmeans.label(rows, distance, arrays["weight_C"]).e
-    return State(clusters, problem.dual.weights(dual, e), dual, arrays["weight_C"])
+    clusters = _kmeans.label(rows, distance, arrays["weight_C"])
+    w = problem.dual.weights(dual, clusters.e)
+    if not np.array_equal(arrays["C"], arrays["weight_C"]):
+        clusters = _kmeans.label(rows, distance, arrays["C"], clusters)
+    return State(clusters._replace(C=arrays["C"]), w, dual, arrays["weight_C"])
 
 
 def initial_state(problem: Problem, clusters: Clusters) -> State:
