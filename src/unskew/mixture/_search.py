@@ -434,15 +434,32 @@ def _grown(problem: Problem, model: Mixture) -> Mixture:
     return model
 
 
+def _may_improve(path: list[float], lowest: float, left: int) -> bool:
+    """Whether a path of BIC over 1, 2, ... groups, of which ``left`` are not yet tried, can fall
+    below ``lowest`` at its latest rate."""
+    if len(path) < 3:
+        return True
+    before = min(path[:-2])
+    return min(path) < before and min(path) - lowest <= left * (before - min(path)) / 2
+
+
 def screen_all(problem: Problem, settings: Settings, largest: int) -> list[Screened]:
-    """Solutions for 1, 2, ... groups, best first; stops where two more groups did not lower BIC."""
+    """Solutions for 1, 2, ... groups, best first.
+
+    Stops where no form of effects can become the best: two more groups did not lower its BIC, or
+    would have to lower it more than the last did. Per form, because sites with groups of their own
+    are many groups without effects, or fewer with effects per group, and BIC does not fall from one
+    to the other.
+    """
     found: list[Screened] = []
-    best_K, best = 0, np.inf
+    paths: dict[str, list[float]] = {}
     for K in range(1, largest + 1):
-        found += screen(problem, K, settings)
-        score = min(one.score for one in found if one.fit.model.K == K)
-        if score < best:
-            best_K, best = K, score
-        elif K >= best_K + 2:
+        solved = screen(problem, K, settings)
+        found += solved
+        for form in {one.choice.effects for one in solved}:
+            score = min(one.score for one in solved if one.choice.effects == form)
+            paths.setdefault(form, []).append(score)
+        lowest = min(map(min, paths.values()))
+        if not any(_may_improve(path, lowest, largest - K) for path in paths.values()):
             break
     return sorted(found, key=lambda one: one.rank)
