@@ -76,6 +76,7 @@ def test_weights_report_their_iterations(data):
     assert {(e.phase, e.depth) for e in events} == {("iteration", 0)}
 
 
+@pytest.mark.filterwarnings("ignore:The effects of")
 def test_effects_report_their_initializations(data):
     model = DCKM(3, suspects=data.suspects, adjust="both", n_init=2, random_state=0)
     events = events_of(lambda: model.fit(data.X))
@@ -106,6 +107,7 @@ def test_the_choice_of_k_reports_candidates_and_their_runs(data):
     assert {e.depth for e in events if e.phase == "run"} == {1}
 
 
+@pytest.mark.filterwarnings("ignore:The effects of")
 def test_a_comparison_reports_its_methods(data):
     found = []
     events = events_of(

@@ -166,11 +166,14 @@ def identify_effects(
     design: Design, labels: np.ndarray, K: int, sources: list[str]
 ) -> tuple[str, str]:
     """Whether the clusters join the values of the suspects, as in SelectionMixture: "yes", "under
-    small effects" or "no", and why. ``sources``: names of the columns of X."""
+    small effects" or "no", and why. Numeric suspects, whose effects are smooth, need no values in
+    common. ``sources``: names of the columns of X."""
     assert design.suspects is not None
     pairs = [p for p in design.pair_blocks if p.n_pairs > 0]
     treatments = pairs[0].treatments if pairs else design.treatments
-    treatments = treatments.take(np.flatnonzero(np.isin(treatments.column, design.suspects)))
+    discrete = design.stats.two_valued | np.array([v is not None for v in design.column_map.levels])
+    suspects = np.intersect1d(design.suspects, np.flatnonzero(discrete))
+    treatments = treatments.take(np.flatnonzero(np.isin(treatments.column, suspects)))
     if not len(treatments):
         return "yes", ""
     cell, T = cells_of(design.rows, treatments)
@@ -191,7 +194,7 @@ def identify_effects(
     N: list[np.ndarray] = []
     which: list[int] = []
     levels: list[str] = []
-    suspects: list[str] = []
+    named: list[str] = []
     for number, one in enumerate(np.unique(source)):
         own = np.flatnonzero(source == one)
         values, level = np.unique(T[:, own], axis=0, return_inverse=True)
@@ -201,8 +204,8 @@ def identify_effects(
         for row in values > 0.5:
             shown = [names[j] for j in own[row]]
             levels.append(", ".join(shown) or f"not {', '.join(names[j] for j in own)}")
-        suspects.append(sources[design.column_map.source[treatments.column[own[0]]]])
-    return identify_suspects(np.concatenate(N), np.array(which), levels, suspects)
+        named.append(sources[design.column_map.source[treatments.column[own[0]]]])
+    return identify_suspects(np.concatenate(N), np.array(which), levels, named)
 
 
 # --------------------------------------------------------------------------------------------
