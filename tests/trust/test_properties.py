@@ -19,12 +19,15 @@ from unskew import (
     DCKM,
     ConsensusDCKM,
     DecorrelationWeights,
+    SelectionMixture,
     SuspectCorrector,
     TableEncoder,
     metrics,
 )
 from unskew import feature_selection as fs
+from unskew.diagnostics import audit
 
+WORDS = ["a", "b", "", "missing", "other values", "None", "nan", "\x1b[31m", "é", "a=b", "0", None]
 many = settings(
     max_examples=EXAMPLES,
     deadline=None,
@@ -80,6 +83,7 @@ def refused(call, *args, **kwargs):
         "is defined for",
         "names all",
         "names no",
+        "needs",
         "contains",
         "infinity",
         "varies",
@@ -137,9 +141,182 @@ def test_weights_alone_balance_or_are_refused(seed):
         assert np.isfinite(model.imbalance_)
 
 
+def suspect_of(rng, X):
+    """X with a suspect as its last column: sites, constant, confounded, or numeric."""
+    n = len(X)
+    kind = rng.integers(5)
+    values = [
+        rng.integers(0, 2, n),
+        np.zeros(n),
+        np.arange(n),
+        X[:, 0] > np.sort(X[:, 0])[n // 2],
+        rng.standard_normal(n),
+    ][kind]
+    return np.column_stack([X, values.astype(X.dtype)])
+
+
+@many
+@given(seed=seeds)
+def test_mixtures_give_finite_results_or_an_error(seed):
+    count("examples")
+    rng = np.random.default_rng(seed)
+    X = matrix(rng)
+    suspects = None
+    if rng.random() < 0.8:
+        X = suspect_of(rng, X)
+        suspects = [[-1], [-1], [0], [0, -1], list(range(X.shape[1]))][rng.integers(5)]
+    n = len(X)
+    if rng.random() < 0.2:
+        X[rng.random(X.shape) < 0.2] = np.nan
+    K = [1, 2, n, n + 1, "auto"][rng.integers(5)]
+    how = {"covariance": ["auto", "diag", "full"], "selection": ["auto", "common", "free"]}
+    how["effects"] = ["auto", "none", "shift", "shift-scale", "per-group"]
+    chosen = {name: str(rng.choice(words)) for name, words in how.items()}
+    if suspects is None:
+        chosen |= {"effects": "none", "selection": "common"}
+    if rng.random() < 0.2:
+        chosen["kinds"] = {0: str(rng.choice(["category", "number"]))}
+    a = weights(rng, n)
+    model = SelectionMixture(
+        K, suspects=suspects, max_iter=10, max_components=3, random_state=0, **chosen
+    )
+    model, error = refused(model.fit, X, sample_weight=a)
+    if error is not None:
+        return
+    K = model.n_components_
+    assert ((model.labels_ >= 0) & (model.labels_ < K)).all()
+    for name in ("weights_", "means_", "shares_", "population_shares_", "tau_"):
+        assert np.isfinite(getattr(model, name)).all(), name
+    assert (model.weights_ >= 0).all()
+    if model.covariance_ is not None:
+        covariance = np.asarray(model.covariance_)
+        assert np.isfinite(covariance).all()
+        assert (covariance.diagonal() if covariance.ndim == 2 else covariance >= 0).all()
+    for shares in (model.shares_, model.population_shares_):
+        assert (shares >= 0).all()
+        np.testing.assert_allclose(np.sum(shares, axis=-1), 1.0, rtol=1e-6)
+    for name in ("bic_", "one_group_bic_", "marginal_log_likelihood_"):
+        assert np.isfinite(getattr(model, name)), name
+    assert 0 < model.effective_sample_size_ <= 1 + 1e-9
+    share = np.ones(n) if a is None else a / a.max()
+    assert np.average(model.weights_, weights=share) == pytest.approx(1.0, rel=1e-6)
+    assert np.isfinite(model.history_["bound"]).all()
+    for one in model.suspect_effects_:
+        assert np.isfinite(one["effects"]).all()
+        assert (np.asarray(one["se"]) >= 0).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", UserWarning)
+        R = model.predict_proba(X)
+        np.testing.assert_array_equal(model.predict(X), model.labels_)
+        assert np.isfinite(model.transform(X)[~np.isnan(X)]).all()
+    assert R.shape == (n, K)
+    assert np.allclose(R.sum(1), 1)
+    assert (R >= 0).all()
+
+
+def table(rng, n):
+    """A table of columns of all kinds, with the suspect "site"."""
+    columns = {"site": rng.choice(["a", "b", "missing"], n)}
+    if rng.random() < 0.2:
+        columns["site"] = np.full(n, "a")
+    X = matrix(rng, n=n)
+    columns |= {f"x{k}": column for k, column in enumerate(X.T)}
+    if rng.random() < 0.5:
+        columns["words"] = [WORDS[i] for i in rng.integers(0, len(WORDS), n)]
+    if rng.random() < 0.3:
+        columns["flag"] = [[True, False, None][i] for i in rng.integers(0, 3, n)]
+    if rng.random() < 0.3:
+        columns["code"] = rng.integers(0, 2**62, n) // rng.choice([1, 2**60])
+    if rng.random() < 0.2:
+        columns["copy"] = columns["site"]
+    return pl.DataFrame(columns, strict=False)
+
+
+@many
+@given(seed=seeds)
+def test_corrected_tables_are_finite_or_refused(seed):
+    count("examples")
+    rng = np.random.default_rng(seed)
+    n = int(rng.choice([2, 3, 8, 20]))
+    rows = table(rng, n)
+    how = {"suspects": ["site"], "n_components": [1, 2, "auto"][rng.integers(3)]}
+    how["effects"] = str(rng.choice(["shift", "shift-scale", "per-group"]))
+    if rng.random() < 0.3:
+        how["protect"] = str(rng.choice(rows.columns))
+    if rng.random() < 0.2:
+        how["reference"] = {"site": "a"}
+    model = SuspectCorrector(**how, max_components=3, max_iter=10, random_state=0)
+    model, error = refused(model.fit, rows, sample_weight=weights(rng, n))
+    if error is not None:
+        return
+    found, error = refused(model.transform, rows)
+    assert error is None, error
+    kept = [rows.columns[i] for i in model._kept()]
+    assert list(found.columns) == kept
+    assert len(found) == n
+    corrected = {rows.columns[i] for i in model._corrected()}
+    for name in kept:
+        if name in corrected:
+            values = found[name].drop_nulls().to_numpy().astype(np.float64)
+            assert np.isfinite(values).all()
+        else:
+            assert found[name].equals(rows[name])
+    assert np.isfinite(model.sample_weight_).all()
+    assert (model.sample_weight_ >= 0).all()
+    if model.effects == "shift" and not model.drop_suspects:
+        back = model.inverse_transform(found)
+        for name in corrected:
+            x, y = (f[name].to_numpy().astype(np.float64) for f in (rows, back))
+            assert np.allclose(x, y, rtol=1e-6, atol=1e-6 * np.abs(x).max(), equal_nan=True)
+
+
+@settings(many, max_examples=max(4, EXAMPLES // 2))
+@given(seed=seeds)
+def test_audits_are_finite_or_refused(seed):
+    count("examples")
+    rng = np.random.default_rng(seed)
+    n = int(rng.choice([2, 5, 30]))
+    rows = table(rng, n)
+    suspects = [None, ["site"]][rng.integers(2)]
+    a = weights(rng, n)
+    found, error = refused(audit, rows, suspects=suspects, sample_weight=a, random_state=0)
+    if error is None:
+        for pair in found.pairs:
+            assert 0 <= pair.association <= 1 + 1e-9
+        for one in found.candidates or ():
+            assert 0 <= one.p_effect <= 1
+            assert 0 <= one.p_dependence <= 1
+        assert str(found)
+
+
+@settings(many, max_examples=max(4, EXAMPLES // 2))
+@given(seed=seeds)
+def test_metrics_of_mixing_have_their_range(seed):
+    count("examples")
+    rng = np.random.default_rng(seed)
+    n = int(rng.choice([3, 10, 40]))
+    X = matrix(rng, n=n)
+    batch = rng.integers(0, rng.integers(1, 4), n)
+    a = weights(rng, n)
+    ranges = {
+        metrics.lisi_samples: (1, 3, {"perplexity": 2}),
+        metrics.lisi_score: (0, 1, {"perplexity": 2}),
+        metrics.kbet_score: (0, 1, {"n_neighbors": 4}),
+        metrics.batch_silhouette_score: (0, 1, {}),
+        metrics.principal_component_regression_score: (0, 1, {}),
+    }
+    for metric, (low, high, how) in ranges.items():
+        value, error = refused(metric, X, batch, sample_weight=a, **how)
+        if error is None:
+            value = np.asarray(value)
+            known = value[~np.isnan(value)] if metric is metrics.lisi_samples else value
+            assert np.all((known >= low - 1e-9) & (known <= high + 1e-9)), (metric, value)
+
+
 @settings(many, max_examples=max(4, EXAMPLES // 8))
 @given(seed=seeds)
-def test_consensus_and_corrector_give_finite_results_or_an_error(seed):
+def test_consensus_gives_finite_results_or_an_error(seed):
     count("examples")
     rng = np.random.default_rng(seed)
     X = matrix(rng, n=20)
@@ -148,14 +325,6 @@ def test_consensus_and_corrector_give_finite_results_or_an_error(seed):
     if error is None:
         assert ((found.confidence_ >= 0) & (found.confidence_ <= 1)).all()
         assert np.isfinite(found.weights_).all()
-    frame = pl.DataFrame({"site": rng.choice(["a", "b"], 20), **dict(zip("xy", X[:, :2].T))})
-    found, error = refused(SuspectCorrector(suspects=["site"]).fit_transform, frame)
-    if error is None:
-        values = found.select(pl.col(pl.Float32, pl.Float64)).to_numpy()
-        assert np.isfinite(values.astype(np.float64)).all()
-
-
-WORDS = ["a", "b", "", "missing", "other values", "None", "nan", "\x1b[31m", "é", "a=b", "0", None]
 
 
 @many

@@ -5,7 +5,14 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from unskew import DCKM, DecorrelationWeights, ParquetReader, TableEncoder, metrics
+from unskew import (
+    DCKM,
+    DecorrelationWeights,
+    ParquetReader,
+    SelectionMixture,
+    TableEncoder,
+    metrics,
+)
 
 SCALES = [5e-324, 1e-300, 1e-170, 1e-160, 1e-30, 1e30, 1e153, 1e300]
 
@@ -177,3 +184,38 @@ def test_correlation_ratio_does_not_depend_on_the_unit(rows):
 def test_amount_of_correlation_refuses_values_whose_products_overflow(rows):
     with pytest.raises(ValueError, match="should be <= 1e"):
         metrics.amount_of_correlation(rows * 1e100)
+
+
+# -------------------------------------------------------------------------------------- mixture
+@pytest.mark.parametrize("scale", [1e-140, 1e140])
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_effects_of_a_numeric_suspect_do_not_depend_on_its_unit_and_origin(scale, offset):
+    rng = np.random.default_rng(0)
+    when = rng.integers(0, 2**20, 200) / 2**20
+    X = np.column_stack([rng.standard_normal((200, 2)) + 3 * when[:, None], when])
+    how = {"suspects": [2], "effects": "shift", "covariance": "diag", "random_state": 0}
+    expected = SelectionMixture(1, **how).fit(X)
+    assert np.abs(expected.suspect_effects_[0]["effects"]).min() > 0.5
+    X[:, 2] = (X[:, 2] + offset) * 2.0 ** np.floor(np.log2(scale))
+    found = SelectionMixture(1, **how).fit(X)
+    for one, other in zip(found.suspect_effects_, expected.suspect_effects_):
+        np.testing.assert_allclose(one["effects"], other["effects"], atol=1e-6)
+
+
+def test_the_bic_of_one_group_is_that_of_shifts_where_effects_are_per_group():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.standard_normal((60, 2)), np.arange(60) % 2])
+    how = {"suspects": [2], "covariance": "diag", "selection": "common", "random_state": 0}
+    bic = [
+        SelectionMixture(1, effects=effects, **how).fit(X).one_group_bic_
+        for effects in ("shift", "per-group")
+    ]
+    assert bic[1] == pytest.approx(bic[0], rel=1e-12)
+
+
+def test_effects_on_the_spread_of_rows_that_are_equal_within_levels_are_finite():
+    level = np.arange(30) % 5
+    X = np.column_stack([level**2.0, np.sin(level), level])
+    how = {"suspects": [2], "effects": "shift-scale", "covariance": "diag", "random_state": 0}
+    model = SelectionMixture(1, **how).fit(X)
+    assert np.isfinite(model.bic_)

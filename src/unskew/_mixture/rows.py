@@ -113,7 +113,7 @@ class RowSums(Layout):
         (sums,) = self.total(level_sums)
         second, fourth = self.total(central_moments, sums / np.maximum(self.level_known, 1e-300))
         total = np.maximum(self.known_weight, 1e-300)
-        return np.maximum(fourth * total / np.maximum(second, 1e-300) ** 2, 3.0)
+        return np.maximum(fourth * total / np.maximum(second, 1e-150) ** 2, 3.0)
 
 
 class Batch(NamedTuple):

@@ -429,14 +429,15 @@ class SelectionMixture(
         """Rows of an array, CSR matrix, file or blocks, their weights, and what they mean."""
         self._backend = None
         if source is None:
-            X = validate_data(
-                self,
-                to_native_byteorder(X),
-                accept_sparse="csr",
-                dtype=SUPPORTED_DTYPES,
-                order="C",
-                ensure_all_finite="allow-nan",
-            )
+            with np.errstate(invalid="ignore"):  # of a sum with inf, which is refused
+                X = validate_data(
+                    self,
+                    to_native_byteorder(X),
+                    accept_sparse="csr",
+                    dtype=SUPPORTED_DTYPES,
+                    order="C",
+                    ensure_all_finite="allow-nan",
+                )
         else:
             set_features_in(self, source, getattr(X, "columns", None))
             X = source

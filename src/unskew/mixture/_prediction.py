@@ -328,7 +328,7 @@ class PredictionMixin:
         if frame is not None:
             raise_if_renamed(column_names(frame), getattr(self, "feature_names_in_", None))
             X = frame.to_numpy()
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), np.errstate(invalid="ignore"):  # of a sum with inf
             # The command line names the columns of a matrix; an array has no names to check.
             warnings.filterwarnings("ignore", "X does not have valid feature names")
             return validate_data(

@@ -414,13 +414,14 @@ def polish(problem: Problem, work: Polishing, settings: Settings, watch: Any, sa
 def one_group(problem: Problem, settings: Settings) -> float:
     """Lowest BIC of the models with one group, on all rows."""
     found, rows = [], OneGroup(problem.rows)
-    for covariance, effects in settings.forms:
-        if effects != "per-group":  # the same as "shift"
-            model = Mixture(rows, 1, Choice(covariance, effects, "common"))
-            stats = _stats_of(rows, model)
-            fit = run_em(rows, model, stats, max_iter=ONE_GROUP_ITER, tol=settings.tol)
-            found.append(bic(fit.marginal, fit.model, problem.n))
-    return min(found, default=np.inf)
+    # "per-group" is "shift" where there is one group.
+    forms = ((one, "shift" if other == "per-group" else other) for one, other in settings.forms)
+    for covariance, effects in dict.fromkeys(forms):
+        model = Mixture(rows, 1, Choice(covariance, effects, "common"))
+        stats = _stats_of(rows, model)
+        fit = run_em(rows, model, stats, max_iter=ONE_GROUP_ITER, tol=settings.tol)
+        found.append(bic(fit.marginal, fit.model, problem.n))
+    return min(found)
 
 
 def _grown(problem: Problem, model: Mixture) -> Mixture:

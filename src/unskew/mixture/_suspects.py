@@ -114,14 +114,16 @@ def _short(value: float) -> str:
 
 
 def natural_spline(x: np.ndarray, knots: np.ndarray) -> np.ndarray:
-    """Natural cubic splines: x and, for m knots, m - 2 functions that are linear outside them."""
+    """Natural cubic splines: x and, for m knots, m - 2 functions that are linear outside them, in
+    units of the range of the knots and from the first of them."""
+    x, knots = ((one - knots[0]) / (knots[-1] - knots[0]) for one in (x, knots))
 
     def cubic(at: float) -> np.ndarray:
         return np.maximum(x - at, 0.0) ** 3
 
     last = (cubic(knots[-2]) - cubic(knots[-1])) / (knots[-1] - knots[-2])
     curved = [(cubic(at) - cubic(knots[-1])) / (knots[-1] - at) - last for at in knots[:-2]]
-    return np.column_stack([x, *(f / (knots[-1] - knots[0]) ** 2 for f in curved)])
+    return np.column_stack([x, *curved])
 
 
 NO_SUSPECT = Suspect("", (), ("all",), {})

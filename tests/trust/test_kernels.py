@@ -1,0 +1,1 @@
+"""Kernels against plain loops: what a mutation check found untested."""
