@@ -182,13 +182,20 @@ def overview(rows: Any) -> ResultTable:
         wrong = int(((word == "helped") & (truth != "helped")).sum())
         said, n = int((word == "helped").sum()), len(word)
         answered = int((word != "cannot be told").sum())
+        random = (own["kind"] == "random suspect").to_numpy()
+        nothing = float((word[random] == "no effect").mean()) if random.any() else None
         body.append(
             [mode, n, wrong / n, wilson(wrong, n), wrong / said if said else None, said,
-             balanced_accuracy(truth, word), answered / n, wilson(answered, n)]
+             balanced_accuracy(truth[~random], word[~random]), answered / n, wilson(answered, n),
+             nothing]
         )  # fmt: skip
     columns = ["model", "fits", "wrongly helped, of all", "95 %", "of those said", "helped said",
-               "balanced accuracy", "answered", "95 %"]  # fmt: skip
-    return ResultTable("Overview", columns, body)
+               "balanced accuracy", "answered", "95 %", "random suspect: no effect"]  # fmt: skip
+    note = (
+        "Balanced accuracy without random suspects, of which the word should be no effect whatever "
+        "the difference between a mixture and k-means is."
+    )
+    return ResultTable("Overview", columns, body, note)
 
 
 def crossed(rows: Any) -> ResultTable:
