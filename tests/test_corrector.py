@@ -272,12 +272,26 @@ def test_bad_protection_and_references_are_refused(given, message):
         corrector(**given).fit(make_patients(100))
 
 
-def test_only_shifts_have_an_inverse():
-    table = make_patients(400)
-    scaled = corrector(effects="shift-scale", n_components=1, covariance="diag").fit(table)
-    assert np.isfinite(scaled.transform(table)[["a", "b", "c"]].to_numpy()).all()
-    with pytest.raises(ValueError, match="effects='shift-scale' has no inverse"):
-        scaled.inverse_transform(table)
+@pytest.mark.parametrize("effects", ["shift", "shift-scale", "per-group"])
+def test_every_form_of_effects_has_an_inverse(effects):
+    table, y, _ = make_table()
+    # Site A has half the spread, and shifts one group more.
+    at = (table["site"] == "A").to_numpy()
+    table.loc[at, "a"] *= 0.5
+    table.loc[at & (y == 2), "c"] += 2.0
+    fitted = corrector(effects=effects).fit(table)
+    corrected = fitted.transform(table)
+    assert np.abs(corrected[["a", "b", "c"]] - table[["a", "b", "c"]]).max().min() > 0.5
+    pd.testing.assert_frame_equal(fitted.inverse_transform(corrected), table, atol=1e-8)
+
+
+def test_without_effects_rows_stay_as_they_are(rng):
+    table, _, _ = make_table()
+    table["site"] = rng.permutation(table["site"].to_numpy())
+    table[["a", "b", "c"]] = rng.normal(size=(600, 3)) + 6 * np.eye(3)[rng.integers(3, size=600)]
+    fitted = corrector().fit(table)
+    assert fitted.mixture_.choice_["effects"] == "none"
+    pd.testing.assert_frame_equal(fitted.transform(table), table)
 
 
 def test_one_group_is_reported_because_groups_of_a_site_are_removed_with_its_effects(rng):

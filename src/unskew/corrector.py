@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._base import rollback_on_error
 from ._data.columns import as_frame, column_names, frame_columns
+from ._mixture.blocks import EFFECTS
 from ._records import ColumnWarning
 from ._validation import check_option, check_weights, find_columns
 from .mixture import SelectionMixture
@@ -23,7 +24,7 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Remove the effects of suspects from the rows, in the units of the columns.
 
     Suspects are the nuisance (batch) columns through which the bias came in: site, scanner,
-    channel. `SelectionMixture` with ``effects="shift"`` estimates the effects B_l of the levels
+    channel. `SelectionMixture` estimates the effects B_l of the levels
     together with groups whose shares differ by level, so that a difference between the means of
     two sites is an effect only as far as their groups do not explain it. ``transform`` returns
     x - B_l. The groups need not be those of the method that follows.
@@ -45,9 +46,9 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     reference : dict, boolean array (n,), or None
         Rows from which the effects are learned; they are removed from all rows. A dict has columns
         and their values, ``{"diagnosis": "control"}`` or ``{"year": [2019, 2020]}``.
-    effects : {"shift", "shift-scale", "per-group"}, default="shift"
+    effects : {"auto", "none", "shift", "shift-scale", "per-group"}, default="auto"
         As in `SelectionMixture`: shifts of the means, shifts and scales, or shifts that differ by
-        group.
+        group. "auto": that with the lowest BIC; with "none" rows stay as they are.
     n_components : int or "auto", default="auto"
         Number of groups of the mixture. "auto": that with the lowest BIC.
     drop_suspects : bool, default=False
@@ -93,7 +94,7 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         *,
         protect=None,
         reference=None,
-        effects="shift",
+        effects="auto",
         drop_suspects=False,
         unknown="average",
         covariance="auto",
@@ -147,7 +148,7 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self
         """
         check_option("unknown", self.unknown, ("average", "error"))
-        check_option("effects", self.effects, ("shift", "shift-scale", "per-group"))
+        check_option("effects", self.effects, ("auto", *EFFECTS))
         if self.suspects is None and self.protect is not None:
             raise ValueError(f"protect={self.protect!r} needs suspects, and suspects=None")
         if not isinstance(self.drop_suspects, (bool, np.bool_)):
@@ -256,13 +257,16 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         float64. Missing values stay missing.
         """
         check_is_fitted(self)
-        out = self.mixture_._add_effects(X, -1.0, self.unknown, self.suspects_)
+        out = self.mixture_._remove_effects(X, self.unknown, self.suspects_)
         return self._select(out, self._kept())
 
     def inverse_transform(self, X):
         """Rows with the effects of the suspects added: the inverse of ``transform``.
 
-        X needs the suspects, so ``drop_suspects`` should be False.
+        X needs the suspects, so ``drop_suspects`` should be False. Effects on the spread and per
+        group depend on the probabilities of the groups, so that the original row is the solution
+        of an equation, found by iteration; a row between groups for which it does not converge is
+        returned as it is after 200 iterations, with a warning.
         """
         check_is_fitted(self)
         if self.drop_suspects:
@@ -270,12 +274,7 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 "inverse_transform needs the suspects of the rows; drop_suspects=True should be "
                 "False"
             )
-        if self.effects != "shift":
-            raise ValueError(
-                f"effects={self.effects!r} has no inverse, because the groups of the original rows "
-                "are not known; it should be 'shift'"
-            )
-        out = self.mixture_._add_effects(X, 1.0, self.unknown, self.suspects_)
+        out = self.mixture_._restore_effects(X, self.unknown, self.suspects_)
         return self._select(out, self._kept())
 
     def get_feature_names_out(self, input_features=None):

@@ -11,6 +11,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -30,6 +31,10 @@ from ._columns import ColumnModel, apply_columns, read_sources
 from ._effects_test import compare_effects
 from ._reading import Reading, TableReading
 from ._suspects import MISSING, OTHER, Combinations, Suspect, codes_of
+
+# Iterations of the inverse of effects that depend on the row, and their tolerance in standard
+# deviations of a column.
+RESTORE_ITER, RESTORE_TOL = 200, 1e-10
 
 
 class PredictionMixin:
@@ -138,15 +143,46 @@ class PredictionMixin:
         they are: their effects act in the likelihood. An array is returned for an array, a table of
         the same type for a table.
         """
-        return self._add_effects(X, -1.0)
+        return self._remove_effects(X)
 
-    def _add_effects(
-        self, X: Any, sign: float, unknown: str = "average", sources: Any = None
-    ) -> Any:
-        """Rows with ``sign`` times the effects of their levels added to the numbers; with
-        ``sources`` (columns of X) the effects of these suspects only."""
+    def _remove_effects(self, X: Any, unknown: str = "average", sources: Any = None) -> Any:
+        """Rows without the effects of their levels on the numbers; with ``sources`` (columns of X)
+        the effects of these suspects only."""
         values, codes, X = self._read_rows(X, unknown)
-        shift = sign * self._effects_of(values, codes, sources)
+        return self._changed(X, values, -self._effects_of(values, codes, sources), sources)
+
+    def _restore_effects(self, X: Any, unknown: str = "average", sources: Any = None) -> Any:
+        """The rows x that ``_remove_effects`` maps to X: x = z + effects(x), by iteration; an
+        effect on the spread e_l has the derivative 1 - 1 / e_l, whence the step e_l."""
+        values, codes, X = self._read_rows(X, unknown)
+        effects = self._effects_of(values, codes, sources)
+        moved, open_rows = self._shifted(sources), np.zeros(len(codes), dtype=bool)
+        block = self._model.blocks[0]
+        by_row = bool(moved) and (block.D is not None or block.scale)
+        step = self._spread_of(codes) if by_row else 1.0
+        for _ in range(RESTORE_ITER if by_row else 0):
+            guess = list(values)
+            for j, c in moved:
+                own = values[c.source]
+                guess[c.source] = own._replace(numbers=own.numbers + effects[:, j] * c.sd)
+            error = self._effects_of(guess, codes, sources) - effects
+            # Only columns that are corrected; missing values stay missing.
+            error = np.nan_to_num(error) * np.isin(np.arange(error.shape[1]), [j for j, _ in moved])
+            open_rows = np.abs(error).max(1, initial=0.0) > RESTORE_TOL
+            if not open_rows.any():
+                break
+            effects = effects + step * error
+        if open_rows.any():
+            warnings.warn(
+                f"inverse_transform did not converge for {int(open_rows.sum())} rows (first at "
+                f"index {int(open_rows.argmax())}): they lie between groups",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return self._changed(X, values, effects, sources)
+
+    def _changed(self, X: Any, values: list, shift: np.ndarray, sources: Any) -> Any:
+        """Rows with ``shift``, standardised, added to the numbers that are corrected."""
         where = [(c.source, shift[:, j] * c.sd) for j, c in self._shifted(sources)]
         frame = as_frame(X)
         if frame is None:
@@ -459,6 +495,14 @@ class PredictionMixin:
         return [
             c for kind in ("number", "flag", "category") for c in self._columns if c.kind == kind
         ]
+
+    def _spread_of(self, codes: np.ndarray) -> Any:
+        """e_l of each row and number, 1 without effects on the spread."""
+        if not self._model.blocks[0].scale:
+            return 1.0
+        cells, level = np.unique(codes, axis=0, return_inverse=True)
+        own = self._at_levels(cells, "sample").blocks[0]
+        return np.exp(0.5 * own.log_e[level.ravel()])
 
     def _effects_of(
         self, values: list[ColumnValues], codes: np.ndarray, sources: Any = None

@@ -171,7 +171,7 @@ def correction(
     corrected = (
         model._read_rows(found.transform(rows))[0]
         if model is found
-        else (model._read_rows(model._add_effects(rows, -1.0, "average", found.suspects_))[0])
+        else (model._read_rows(model._remove_effects(rows, "average", found.suspects_))[0])
     )
     numbers = [c.source for c in model._numbers() if c.exact]
     if len(numbers) < 2:
