@@ -202,6 +202,35 @@ def test_effects_of_a_numeric_suspect_do_not_depend_on_its_unit_and_origin(scale
         np.testing.assert_allclose(one["effects"], other["effects"], atol=1e-6)
 
 
+def test_a_site_called_missing_is_not_the_level_of_missing_values():
+    rng = np.random.default_rng(0)
+    site = ["a", "missing", None] * 60
+    shift = np.tile([0.0, 3.0, -3.0], 60)
+    table = pl.DataFrame({"site": site, "x": rng.standard_normal(180) + shift})
+    table = table.with_columns(y=pl.Series(rng.standard_normal(180)))
+    model = SelectionMixture(1, suspects="site", effects="shift", random_state=0).fit(table)
+    assert list(model.levels_) == ["a", "missing", "(missing)"]
+    effects = [one["effects"][0] for one in model.suspect_effects_]
+    np.testing.assert_allclose(effects, [0, 3, -3], atol=0.5)
+    drawn = model.sample(300, random_state=0)[0]["site"]
+    assert {word for word in drawn if word is not None} == {"a", "missing"}
+
+
+def test_metrics_of_mixing_do_not_depend_on_the_unit(rows):
+    batch = np.arange(len(rows)) % 2
+    for metric, how in ((metrics.lisi_score, {"perplexity": 5}), (metrics.kbet_score, {})):
+        expected = metric(rows, batch, **how)
+        for exponent in (-400, 400, 1000):
+            found = metric(np.ldexp(rows, exponent), batch, **how)
+            assert found == pytest.approx(expected, abs=1e-3)
+
+
+def test_weighted_squares_that_overflow_are_refused():
+    table = pl.DataFrame({"x": [1e154, -2e153, 3e152] * 4, "y": list(range(12))})
+    with pytest.raises(ValueError, match="squares overflow or underflow; rescale it"):
+        TableEncoder().fit(table, sample_weight=np.full(12, 2.0**10))
+
+
 def test_the_bic_of_one_group_is_that_of_shifts_where_effects_are_per_group():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.standard_normal((60, 2)), np.arange(60) % 2])

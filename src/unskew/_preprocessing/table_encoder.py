@@ -360,7 +360,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         }
         with np.errstate(over="ignore", under="ignore"):
             squares = np.square(v - v[0])
-        if not np.isfinite(squares.sum()) or squares.max() == 0:
+            # From the mean instead of v[0], squares are up to four times as large.
+            finite = np.isfinite([squares.sum(), 4.0 * (weight @ squares)]).all()
+        if not finite or squares.max() == 0:
             raise ValueError(
                 f"column {name!r} of X ranges from {v.min():.3g} to {v.max():.3g}, whose squares "
                 "overflow or underflow; rescale it"

@@ -57,6 +57,7 @@ def lisi_samples(X, batch, *, sample_weight=None, perplexity=30):
         raise ValueError(
             f"perplexity={perplexity} needs {k + 1} rows of positive weight; there are {len(w)}"
         )
+    X = rescale(X, "euclidean")
     distances, neighbours = NearestNeighbors(n_neighbors=k).fit(X).kneighbors()
     shares = _shares(codes, neighbours, _kernel(distances, perplexity) * w[neighbours])
     found = np.full(len(used), np.nan)
@@ -137,6 +138,7 @@ def kbet_score(X, batch, *, sample_weight=None, n_neighbors=50, alpha=0.05):
         raise ValueError(
             f"n_neighbors={n_neighbors} should be <= {len(w)} (rows of positive weight)"
         )
+    X = rescale(X, "euclidean")
     others = NearestNeighbors(n_neighbors=n_neighbors - 1).fit(X).kneighbors(return_distance=False)
     neighbours = np.column_stack([np.arange(len(w)), others])
     local = w[neighbours]
@@ -197,7 +199,9 @@ def batch_silhouette_score(X, batch, labels=None, *, sample_weight=None, metric=
         found = silhouette_coefficients(X[rows], own, w[rows], others, alone, metric)
         scores.append(np.average(1 - np.abs(found), weights=w[rows]))
     if not scores:
-        raise ValueError("no group of labels has two batches or more, and more rows than batches")
+        raise ValueError(
+            "no group of labels has two batches or more, and more rows than batches; one should"
+        )
     return float(np.mean(scores))
 
 

@@ -30,7 +30,7 @@ from .._validation import abbreviate, check_number, check_weights, to_native_byt
 from ._columns import ColumnModel, apply_columns, read_sources
 from ._effects_test import compare_effects
 from ._reading import Reading, TableReading
-from ._suspects import MISSING, OTHER, Combinations, Suspect, codes_of
+from ._suspects import Combinations, Suspect, codes_of
 
 # Iterations of the inverse of effects that depend on the row, and their tolerance in standard
 # deviations of a column.
@@ -607,7 +607,11 @@ def _draw_suspect(suspect: Suspect, codes: np.ndarray, names: list[str]) -> dict
         return {s: (drawn == names[s]).astype(float) for s in suspect.sources}
     if suspect.centres is not None:
         return {suspect.sources[0]: np.append(suspect.centres, np.nan)[codes]}
-    words: list = [None if word in (MISSING, OTHER) else word for word in suspect.levels]
+    words: list = [None] * len(suspect.levels)
+    for word, at in suspect.words.items():
+        words[at] = word
+    if len(suspect.words) > len(words):  # the last level is that of rare values
+        words[-1] = None
     if suspect.numeric:
         words = [np.nan if word is None else float(word) for word in words]
         return {suspect.sources[0]: np.array(words)[codes]}

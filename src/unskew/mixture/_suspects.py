@@ -38,7 +38,7 @@ class Suspect:
 
     sources   its columns of X: one, or the indicators of its levels
     levels    names of the levels, of a numeric suspect of its intervals that are reported
-    words     value -> position in ``levels`` (categorical)
+    words     value -> position in ``levels`` (categorical); None: missing values
     numeric   whether the source holds numbers (categorical: codes)
     edges, centres, shown
               numeric: bounds between intervals, mean value and reported level of each interval
@@ -135,9 +135,9 @@ def numbers_of(value: ColumnValues) -> np.ndarray:
     return np.asarray(value.numbers, dtype=np.float64)
 
 
-def words_of(values: Values, names: list[str], sources: tuple) -> tuple[list[str], np.ndarray]:
-    """Values of a categorical suspect as text, and the position of each row's value. Rows without
-    exactly one indicator get the last position plus one."""
+def words_of(values: Values, names: list[str], sources: tuple) -> tuple[list, np.ndarray]:
+    """Values of a categorical suspect as text, None for missing ones, and the position of each
+    row's value. Rows without exactly one indicator get the last position plus one."""
     if len(sources) > 1:
         Z = np.column_stack([numbers_of(values[s]) for s in sources])
         one_hot = np.isin(Z, (0.0, 1.0)).all(1) & (Z.sum(1) == 1)
@@ -148,7 +148,7 @@ def words_of(values: Values, names: list[str], sources: tuple) -> tuple[list[str
         value = ColumnValues("text", None, given, value.words)
     if value.codes is None:
         value = as_category(value)
-    words = [*map(str, value.words), MISSING]
+    words = [*map(str, value.words), None]
     return words, np.where(value.codes < 0, len(words) - 1, value.codes)
 
 
@@ -223,7 +223,10 @@ def _learn(
     words, codes = words_of(values, names, sources)
     weight = np.bincount(codes[a > 0], weights=a[a > 0], minlength=len(words) + 1)
     used = np.flatnonzero(weight > 0)
-    levels = [words[c] for c in used]
+    # The level of missing values is not a value that is called "missing".
+    missing = f"({MISSING})" if MISSING in words else MISSING
+    texts = [missing if word is None else word for word in words]
+    levels = [texts[c] for c in used]
     if len(levels) < 2:
         return f"{name!r} has one level ({levels[0]!r})"
     if len(levels) > max(MAX_LEVELS, 0.5 * n_used):
@@ -231,16 +234,16 @@ def _learn(
             f"suspect {name!r} has {len(levels)} distinct values in {n_used} rows; the "
             "levels of a categorical suspect should repeat"
         )
-    place = {word: i for i, word in enumerate(levels)}
+    place = {words[c]: i for i, c in enumerate(used)}
     if len(levels) > MAX_LEVELS:
         kept = set(used[np.argsort(-weight[used], kind="stable")][: MAX_LEVELS - 1])
-        levels = [words[c] for c in used if c in kept]
+        own = [c for c in used if c in kept]
+        levels = [*(texts[c] for c in own), OTHER]
         place = {words[c]: MAX_LEVELS - 1 for c in used}
-        place.update({word: i for i, word in enumerate(levels)})
-        levels.append(OTHER)
+        place.update({words[c]: i for i, c in enumerate(own)})
         warnings.warn(
             f"suspect {name!r} has {used.size} levels; the {used.size - MAX_LEVELS + 1} rarest are "
-            f"one level, {OTHER!r}: {abbreviate([words[c] for c in used if c not in kept])}",
+            f"one level, {levels[-1]!r}: {abbreviate([texts[c] for c in used if c not in kept])}",
             UserWarning,
             stacklevel=5,
         )
