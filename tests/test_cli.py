@@ -549,6 +549,22 @@ def test_audit(home, unskew):
     assert json.loads(out)["audit"]["worth"] == json.loads(json.dumps(worth))
 
 
+def test_quick_analyses_a_subsample_and_says_so(home, unskew, monkeypatch):
+    from unskew.cli import _commands
+
+    monkeypatch.setattr(_commands, "QUICK_ROWS", 100)
+    for verb in (("audit",), ("fit", *FIT), ("compare", *FIT)):
+        code, _out, err = unskew(
+            verb[0], "data.csv", *verb[1:], "-s", "site", "--quick", "--report", f"{verb[0]}.md"
+        )
+        assert code == 0, err
+        assert "--quick: 100 of" in err
+        assert "--quick: 100 of" in Path(f"{verb[0]}.md").read_text()
+    code, _, err = unskew("fit", "data.csv", *FIT, "--quick", "--labels", "labels.csv")
+    assert code == 2
+    assert "--labels is for all rows and --quick for some" in err
+
+
 def test_compare(home, unskew):
     code, out, err = unskew(
         "compare", "data.csv", *FIT, "-s", "site", "--drop", "patient", "--report", "c.html",

@@ -530,6 +530,18 @@ def test_fields_of_results_are_tables():
         own.to_frame("worth")
 
 
+def test_audit_offers_survey_weights_unless_they_are_given():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(200, 2)), columns=["a", "b"])
+    table["weight"] = rng.lognormal(5, 1.5, 200)  # of a survey
+    table["wt_kg"] = rng.normal(70, 9, 200)  # of a body
+    found = [n.column for n in audit(table).notices if n.why == "survey weights"]
+    assert found == ["weight"]
+    assert not [
+        n for n in audit(table, sample_weight=table["weight"]).notices if n.why == "survey weights"
+    ]
+
+
 def test_audit_measures_pairs_by_their_kinds():
     table = make_patients()
     kinds = {frozenset((p.first, p.second)): p for p in audit(table).pairs}

@@ -15,6 +15,21 @@ from ._validation import abbreviate
 MAX_CELL = 48
 
 
+# Missing in every column.
+MISSING_WORDS = ("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "NaT", "null", "NULL")
+# Missing where all other values are numbers, dates, or true and false. In other columns they may be
+# answers, as "None" in NHANES (days depressed: None, Several, Most).
+MISSING_MARKS = (
+    *("?", ".", "..", "...", "-", "--", "*", "na", "Na", "n.a.", "N.A.", "None", "none", "NONE"),
+    *("missing", "Missing", "#NULL!", "#DIV/0!", "#VALUE!"),
+)
+
+
+def marks_in_words(marks: Iterable[str], n_rows: int) -> str:
+    """Which marks of missing values a column has, and in how many rows."""
+    return f"{' and '.join(map(repr, sorted(marks)))} in {n_rows:,} row{'s' * (n_rows > 1)}"
+
+
 # Characters that move the cursor, change colours or the direction of text, as \\x1b and so on.
 _UNSEEN = [*range(0x20), 0x7F, *range(0x80, 0xA0), 0x200E, 0x200F, *range(0x2028, 0x202F)]
 _UNSEEN += [*range(0x2066, 0x206A), 0xFEFF, 0xFFF9, 0xFFFA, 0xFFFB, *range(0xD800, 0xE000)]
@@ -52,6 +67,7 @@ ADVICE = {
     "left out": ("kinds={name: 'number'} or 'category' keeps a column", "--number or --category"
                  " keeps a column"),
     "pooled": ("max_categories= sets how many are kept", "--max-categories sets how many are kept"),
+    "missing": ("read as missing; kinds={name: 'category'} keeps the words", "read as missing"),
     "read as text": ("convert the column to numbers", "--missing WORD reads WORD as missing"),
     "value labels": ("read as numbers; kinds={name: 'category'} reads them as categories",
                      "read as numbers; as categories: --category NAME"),

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from narwhals.exceptions import DuplicateError
+
+from .._records import MISSING_MARKS, MISSING_WORDS, marks_in_words
+
+# Text that is a number, as in a file: integers with leading zeros are codes.
+NUMBER = re.compile(r"[+-]?(?!0\d+$)(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+NUMERIC_TEXT = "numeric text"  # kind of a text column that was read as numbers
 
 
 class ColumnValues(NamedTuple):
@@ -16,12 +23,22 @@ class ColumnValues(NamedTuple):
     numbers    float64, nan where missing (number, date; codes of an ordered column); else None
     codes      position in ``words`` of each value, -1 where missing (flag, text); else None
     words      the distinct values; for an ordered column all its levels, in their order
+    marks      of text: distinct marks that were read as missing values, as "n/a"
+    n_marked   number of rows with them
+    declared   whether the dtype says that the words are categories: none of them is a mark
     """
 
     kind: str
     numbers: Any  # ndarray, or None where the values are codes
     codes: Any  # ndarray, or None where the values are numbers
     words: tuple
+    marks: tuple = ()
+    n_marked: int = 0
+    declared: bool = False
+
+    @property
+    def marks_shown(self) -> str:
+        return marks_in_words(self.marks, self.n_marked) if self.marks else ""
 
 
 def as_frame(X: Any) -> Any:
@@ -61,10 +78,17 @@ def frame_columns(frame: Any) -> dict[str, Any]:
 
 
 def read_column(series: Any, name: str, kind: str | None = None) -> ColumnValues:
-    """Read by dtype, or as ``kind`` ("number" or "category") where given."""
+    """Read by dtype, or as ``kind`` ("number", "category" or NUMERIC_TEXT) where given.
+
+    MISSING_WORDS are missing values of text, unless it is a category by ``kind`` or by its dtype.
+    """
     if kind == "category" and series.dtype.is_integer():
         return _integers_as_categories(series)
     values = _by_dtype(series, name)
+    if values.kind == "text" and kind != "category" and not values.declared:
+        values = _without_marks(values, MISSING_WORDS)
+    if kind in ("number", NUMERIC_TEXT) and values.kind == "text":
+        values = numbers_in_text(values, always=True)
     if kind == "category" and values.kind in ("number", "date", "ordered"):
         if values.kind == "ordered":
             numbers = values.numbers
@@ -82,6 +106,37 @@ def read_column(series: Any, name: str, kind: str | None = None) -> ColumnValues
     return values
 
 
+def numbers_in_text(values: ColumnValues, *, always: bool = False) -> ColumnValues:
+    """Text as numbers if all its values are numbers but for marks of missing values; any other
+    column as it is.
+
+    Text without any mark stays text, unless ``always``: its type was chosen by the user.
+    """
+    if values.kind != "text" or values.declared:
+        return values
+    marked = _without_marks(values, MISSING_MARKS)
+    numeric = all(map(NUMBER.fullmatch, marked.words))
+    if not numeric or not (always or (marked.words and marked.marks)):
+        return values
+    numbers = np.array([*map(float, marked.words), np.nan])[marked.codes]
+    return ColumnValues("number", numbers, None, (), marked.marks, marked.n_marked)
+
+
+def _without_marks(values: ColumnValues, marks: tuple) -> ColumnValues:
+    """The column with the given words as missing values."""
+    marked = np.array([word.strip() in marks for word in values.words] + [False])
+    if not marked.any():
+        return values
+    rank = np.where(marked, -1, np.cumsum(~marked) - 1)
+    rank[-1] = -1
+    kept = tuple(word for word, lost in zip(values.words, marked) if not lost)
+    found = tuple(word for word, lost in zip(values.words, marked) if lost)
+    n_marked = int(marked[values.codes].sum())
+    return ColumnValues(
+        "text", None, rank[values.codes], kept, (*values.marks, *found), values.n_marked + n_marked
+    )
+
+
 def _by_dtype(series: Any, name: str) -> ColumnValues:
     dtype = series.dtype
     if dtype == nw.Boolean:
@@ -97,7 +152,7 @@ def _by_dtype(series: Any, name: str) -> ColumnValues:
         numbers = np.array([place.get(v, np.nan) for v in _to_list(series)])
         return ColumnValues("ordered", numbers, None, tuple(map(str, levels)))
     if dtype in (nw.String, nw.Categorical):
-        return _words(_to_list(series))
+        return _words(_to_list(series))._replace(declared=dtype == nw.Categorical)
     if dtype == nw.Unknown and series.null_count() == len(series):
         return ColumnValues("number", np.full(len(series), np.nan), None, ())
     if dtype == nw.Object or dtype == nw.Unknown:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 
 from .._io import FileError
@@ -18,6 +19,7 @@ from .columns import (
     as_frame,
     column_names,
     frame_columns,
+    numbers_in_text,
     read_column,
 )
 from .sources import (
@@ -157,15 +159,19 @@ class TableBlocks:
                     with block_errors(self.name, number):
                         # Other numbers than integers are converted to categories after all blocks
                         # have been read.
-                        exact = asked == "number" or series[name].dtype.is_integer()
+                        dtype = series[name].dtype
+                        exact = asked == "number" or dtype.is_integer() or dtype == nw.String
                         read = read_column(series[name], name, asked if exact else None)
                     parts[name].append(read)
             for name in names:
-                category = (encoder.kinds or {}).get(name) == "category"
+                asked = (encoder.kinds or {}).get(name)
+                category = asked == "category"
                 own = parts.pop(name)
                 if category and any(part.kind == "text" for part in own):
                     own = [as_category(part) for part in own]
                 whole = concat_values(own, name, self.name)
+                if asked is None:
+                    whole = numbers_in_text(whole)
                 yield as_category(whole) if category else whole
 
     def matrix(self, encoder: Any) -> Blocks:
@@ -236,7 +242,10 @@ def concat_values(parts: list[ColumnValues], name: str, reader: str) -> ColumnVa
         else:
             # Position -1 is the missing value.
             codes.append(np.array([*(place[word] for word in part.words), -1])[part.codes])
-    return ColumnValues(first.kind, None, np.concatenate(codes), words)
+    marks = tuple(sorted({mark for part in parts for mark in part.marks}))
+    n_marked = sum(part.n_marked for part in parts)
+    declared = any(part.declared for part in parts)
+    return ColumnValues(first.kind, None, np.concatenate(codes), words, marks, n_marked, declared)
 
 
 def sort_words(words: set[str]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import scipy.sparse as sp
 
-from .._records import Finding
+from .._records import MISSING_WORDS, Finding
 from . import _text
 from ._archive import (
     ArchiveError,
@@ -177,7 +177,7 @@ def read_table(
         where = io.BytesIO(content)
     if form in TEXT_TABLES:
         content = _text.as_utf8(content, name, encoding)
-        missing = _text.MISSING_WORDS + tuple(missing)
+        missing = MISSING_WORDS + tuple(missing)
     if form == "jsonl":
         data, findings = _text.read_jsonl(content, name, missing)
     elif form in TEXT_TABLES:

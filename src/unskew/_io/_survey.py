@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from .._records import Finding
+from .._records import MISSING_WORDS, Finding
 from ._archive import check_archive
 from ._errors import FileError, need
-from ._text import MISSING_WORDS, infer_types
+from ._text import infer_types
 
 # Format -> function of pyreadstat.
 STATISTICS = {

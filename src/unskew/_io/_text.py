@@ -18,18 +18,9 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from .._records import Finding
+from .._records import MISSING_MARKS, Finding, marks_in_words
 from ._archive import expansion_limit
 from ._errors import FileError, need, one_line
-
-# Missing in every column.
-MISSING_WORDS = ("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "NaT", "null", "NULL")
-# Missing where all other values are numbers, dates, or true and false. In other columns they may be
-# answers, as "None" in NHANES (days depressed: None, Several, Most).
-MISSING_MARKS = (
-    *("?", ".", "..", "...", "-", "--", "*", "na", "Na", "n.a.", "N.A.", "None", "none", "NONE"),
-    *("missing", "Missing", "#NULL!", "#DIV/0!", "#VALUE!"),
-)
 
 # Integers with leading zeros are codes. Those that int64 cannot hold are, if floats would be equal.
 CODES, LONG = r"^[+-]?0\d+$", r"^[+-]?\d{19,}$"
@@ -278,8 +269,7 @@ def infer_types(
             if without.null_count() < len(text):
                 other = _typed(without, numbers, decimal_comma)
                 if other.dtype != pl.String:
-                    marks = " and ".join(map(repr, sorted(text.filter(marked).unique())))
-                    where = f"{marks} in {marked.sum()} row{'s' * (marked.sum() > 1)}"
+                    where = marks_in_words(text.filter(marked).unique(), marked.sum())
                     findings.append(Finding("missing", text.name, where))
                     typed = other
         if typed.dtype == pl.String and numbers:

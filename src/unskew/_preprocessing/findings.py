@@ -29,7 +29,8 @@ ORDER_NAME = re.compile(
     r"(?:^|_)(?:age|date|day|hour|minute|month|period|quarter|rank|ranking|t|time|week|year|yr)(?:_|$)"
 )
 YEARS = (1500, 2200)
-# Names of survey weights; a plain "weight" may be that of a person or a car, unless its mean is 1.
+# Names of survey weights; a plain "weight" may be that of a person or a car, unless its mean is 1
+# or its standard deviation above its mean, which bodies and goods of one kind do not reach.
 WEIGHT_NAME = re.compile(
     r"(?:^|_)(?:fnlwgt|finalwgt|finwgt|finalwt|finwt|pweight|pwgt|perwt|hhwt|hhwgt|wgt|wgtp|svywt|wtmec2yr"
     r"|wtint2yr|wtss|wtssall|dweight|pspwght|pweight)(?:_|$)"
@@ -96,7 +97,9 @@ def describe_number(name: str, v: np.ndarray, different: np.ndarray) -> tuple:
     """
     found = []
     named, mean = _words(name), v.mean()
-    weight = WEIGHT_NAME.search(named) or (PLAIN_WEIGHT_NAME.search(named) and 0.8 < mean < 1.25)
+    weight = WEIGHT_NAME.search(named) or (
+        PLAIN_WEIGHT_NAME.search(named) and (0.8 < mean < 1.25 or v.std() > mean)
+    )
     if weight and different[0] >= 0 and different.size > MAX_CODES:
         found.append(("weights", f"mean {mean:.4g}"))
     few = 2 < different.size <= MAX_CODES and v.size >= 5 * different.size

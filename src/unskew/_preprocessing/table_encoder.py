@@ -13,11 +13,13 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._data.columns import (
+    NUMERIC_TEXT,
     ColumnValues,
     as_frame,
     column_names,
     format_number,
     frame_columns,
+    numbers_in_text,
     read_column,
 )
 from .._records import ColumnWarning, Finding, Records, by_topic
@@ -55,6 +57,7 @@ class Recipe:
     identifier  whether that is because it looks like an identifier or free text
     n_pooled  number of values that are pooled as "other values"
     n_missing number of rows without a value
+    numeric_text  whether the numbers are text with marks of missing values
     values    what the values are, in a few words
     notes     (topic, text) of further findings
     """
@@ -76,8 +79,14 @@ class Recipe:
     identifier: bool = False
     n_pooled: int = 0
     n_missing: int = 0
+    numeric_text: bool = False
     values: str = ""
     notes: tuple = ()
+
+    @property
+    def reading(self) -> str | None:
+        """Kind with which new rows are read."""
+        return NUMERIC_TEXT if self.numeric_text else self.asked
 
     @property
     def findings(self) -> list[Finding]:
@@ -156,6 +165,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     values (booleans, numbers with two values, categories with two): one column, 0 or
     category_scale, the same distance. Ordered categories (pandas ordered categoricals, polars
     Enum): the index of the level, divided by its standard deviation.
+
+    In text, "", NA, n/a, NaN, null and the like are missing values, and so are ? . - None and the
+    like where all other values are numbers: such a column is read as numbers (``findings_`` says
+    so; ``kinds={name: "category"}`` keeps the words).
 
     Missing values are a category of their own for categories and booleans. For numbers and ordered
     columns they are encoded as 0, the mean, and marked in a 0/1 column "... is missing"; DCKM
@@ -283,10 +296,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ValueError(f"X has {n} rows and {len(names)} columns; both should be >= 1")
         a = check_weights(sample_weight, n)
         kinds = self.kinds or {}
-        read = [
-            read_column(series, name, kinds.get(name))
-            for name, series in frame_columns(frame).items()
-        ]
+        read = []
+        for name, series in frame_columns(frame).items():
+            values = read_column(series, name, kinds.get(name))
+            read.append(values if name in kinds else numbers_in_text(values))
         self._learn_columns(names, read, a)
         self.library_ = str(frame.implementation.value)
         return read
@@ -326,6 +339,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     # ----------------------------------------------------------------------------------- learn
     def _recipe(self, name: str, values: ColumnValues, a: np.ndarray, asked: str | None) -> Recipe:
+        recipe = self._recipe_of(name, values, a, asked)
+        if not values.marks or recipe.identifier:
+            return recipe
+        notes = (("missing", values.marks_shown), *recipe.notes)
+        return replace(recipe, numeric_text=values.codes is None, notes=notes)
+
+    def _recipe_of(
+        self, name: str, values: ColumnValues, a: np.ndarray, asked: str | None
+    ) -> Recipe:
         if values.codes is not None:
             return self._category(name, values, a, asked)
         assert values.numbers is not None
@@ -452,8 +474,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return [finding for recipe in self.recipes_ for finding in recipe.findings]
 
     def _warn_changed(self, stacklevel: int) -> None:
-        """Warn of columns that are left out, and of values that are pooled without being asked."""
-        topics = {"left out", "constant"} | ({"pooled"} if self.max_categories is None else set())
+        """Warn of columns that are left out, of values that are pooled without being asked, and of
+        words that are read as missing values."""
+        topics = {"left out", "constant", "missing"} | (
+            {"pooled"} if self.max_categories is None else set()
+        )
         changed = [f for f in self.findings_ if f.topic in topics]
         if changed:
             text = "; ".join(f"{t}: {words}" for t, words in by_topic(changed).items())
@@ -519,7 +544,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         frame = self._match(X)
         columns = frame_columns(frame)
         return self._place_all(
-            [read_column(columns[r.name], r.name, r.asked) for r in self.recipes_]
+            [read_column(columns[r.name], r.name, r.reading) for r in self.recipes_]
         )
 
     def _place_all(self, read: list[ColumnValues]) -> EncodedTable:

@@ -9,11 +9,13 @@ import contextlib
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from .._data.block_table import BlockTable
+from .._data.sampling import count_rows, sample_rows
 from .._io import FileError, nearest, table_bytes
 from .._records import OverlapWarning
 from ..report._fit_record import fit_record
@@ -39,6 +41,7 @@ from ._inputs import (
 )
 from ._session import Session
 
+QUICK_ROWS = 2000  # of --quick
 # Verdicts that fail a check, by the value of --fail-on.
 BAD_VERDICTS = {"harmed": ("harmed",), "no-effect": ("harmed", "no effect", "cannot be told")}
 
@@ -115,7 +118,11 @@ def _fit(run: Session, choose_class: Any) -> int:
         options, choice = _choose_clusters(run, study, kind)
         estimator = make_estimator(kind, study, options)
         begin = time.monotonic()
-        if isinstance(table, BlockTable) and table.is_decoded_often(len(study.names)):
+        if (
+            isinstance(table, BlockTable)
+            and not run.subsample
+            and table.is_decoded_often(len(study.names))
+        ):
             run.note(f"{table.name} is decoded anew in each pass; --cache FOLDER does it once")
         with run.step(table.name, "fitting"), _overlap_shown_later(run):
             estimator.fit(study.X, sample_weight=study.sample_weight)
@@ -149,10 +156,22 @@ def _fit(run: Session, choose_class: Any) -> int:
 
 
 def _read(run: Session) -> Study:
-    """The data, with what was made of the columns shown."""
+    """The data, with what was made of the columns shown; with --quick some of the rows."""
+    quick = run.options.get("quick")
+    for name in ("labels", "weights", "other_labels", "checkpoint") if quick else ():
+        if run.options.get(name) is not None:
+            flag = name.removeprefix("other_")
+            raise FileError(f"--{flag} is for all rows and --quick for some; use one of them")
     study = make_study(run.read_data(), run.options)
     run.show_findings(study.table, study.X, make_encoder(study, run.options))
-    return study
+    if not quick or len(study.table) <= QUICK_ROWS:
+        return study
+    sample = sample_rows(study.X, study.sample_weight, run.options["seed"], QUICK_ROWS)
+    run.subsample = f"--quick: {QUICK_ROWS:,} of {sample.n:,} rows are analysed, drawn at random."
+    run.note(run.subsample)
+    return replace(
+        study, X=sample.X, sample_weight=None if study.sample_weight is None else sample.a
+    )
 
 
 @contextlib.contextmanager
@@ -167,7 +186,7 @@ def _overlap_shown_later(run: Session) -> Iterator[None]:
 def _described(study: Study, estimator: Any) -> dict[str, Any]:
     encoder = getattr(estimator, "encoder_", None)
     return {
-        "rows": len(study.table),
+        "rows": count_rows(study.X),
         "design_weights": study.sample_weight is not None,
         "columns": study.names,
         "kinds": {} if encoder is None else encoder.kinds_,
@@ -196,7 +215,7 @@ def _diagnose(run: Session, study: Study, estimator: Any) -> Any:
 
     words = "comparing with k-means" if hasattr(estimator, "labels_") else "computing diagnostics"
     with run.step(study.table.name, words):
-        return diagnose(estimator, study.X, study.sample_weight)
+        return run.with_subsample(diagnose(estimator, study.X, study.sample_weight))
 
 
 def _write_fit(run: Session, study: Study, estimator: Any) -> None:
@@ -388,6 +407,7 @@ def audit(run: Session) -> int:
                 random_state=run.options["seed"],
                 feature_names=study.feature_names,
             )
+        found = run.with_subsample(found)
         run.write_report(found)
     run.show_result([show_audit(found)], audit=found)
     return 0
@@ -415,6 +435,7 @@ def compare(run: Session) -> int:
                 method="mixture" if mixture else "dckm",
                 **parameters,
             )
+        found = run.with_subsample(found)
         run.write_report(found)
     run.show_result([show_comparison(found, choice)], comparison=found, choice=choice)
     return 0

@@ -24,6 +24,7 @@ from rich.segment import Segment
 from .._progress import ProgressEvent, on_progress
 from .._records import visible
 
+WORTH_TELLING = 5.0  # seconds of a command
 PLAIN_EVERY = 10.0  # seconds between lines about iterations where there is no terminal
 
 
@@ -56,6 +57,7 @@ class Terminal:
         self.output_is_taken = as_json
         self.warnings: list[str] = []
         self.errors = console_for(sys.stderr)
+        self.seconds: dict[str, float] = {}  # of each step
 
     # ------------------------------------------------------------------------------- messages
     def note(self, text: str) -> None:
@@ -103,6 +105,21 @@ class Terminal:
     # ------------------------------------------------------------------------------- progress
     @contextlib.contextmanager
     def progress(self, words: str) -> Iterator[None]:
+        """A step, which is shown and timed."""
+        begin = time.monotonic()
+        with self._shown_progress(words):
+            yield
+        self.seconds[words] = self.seconds.get(words, 0.0) + time.monotonic() - begin
+
+    def note_times(self) -> None:
+        """The share of each step, of a command that took a while."""
+        total = sum(self.seconds.values())
+        if total >= WORTH_TELLING:
+            parts = [f"{w} {s / total:.0%}" for w, s in self.seconds.items() if s >= 0.01 * total]
+            self.note(f"{total:.0f} s: {', '.join(parts)}")
+
+    @contextlib.contextmanager
+    def _shown_progress(self, words: str) -> Iterator[None]:
         """A step: a spinner and the bars of its progress on a terminal, else lines."""
         if self.quiet:
             yield

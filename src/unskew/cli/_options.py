@@ -48,6 +48,9 @@ Method = Annotated[Literal["auto", "mixture", "dckm"], word(
 Runs = Annotated[int, count(min=0,
     help="Number of runs of a consensus (20 is a good value), which gives more stable clusters "
     "and a confidence for each row. 0: one fit with --n-init initializations.")]
+Quick = Annotated[bool, Option("--quick",
+    help="Analyse a random subsample of 2,000 rows (by --seed) for a first look; the output says "
+    "so. With --model, unskew predict has the clusters of all rows.")]
 
 # Columns
 Suspect = Annotated[Names, column("--suspect", "-s",

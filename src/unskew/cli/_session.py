@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -115,6 +116,7 @@ class Session(Terminal):
         self.tables: list[Table] = []
         self.findings: list[Finding] = []
         self.written: dict[str, str] = {}
+        self.subsample = ""  # which rows are analysed, if not all
         self._record = context.meta.get("unskew.record", {})
         self._outputs = Outputs()
 
@@ -199,6 +201,12 @@ class Session(Terminal):
             self.note(f"columns of {table.name}: {count_kinds(encoder.kinds_)}")
             block = facts(*by_topic(self.findings, flags=True).items())
             self.print_to(self.errors, Padding(block, (0, 0, 0, 2)))
+
+    def with_subsample(self, found: Any) -> Any:
+        """Diagnostics, with a note if they are those of a subsample."""
+        if not self.subsample:
+            return found
+        return dataclasses.replace(found, notes=(self.subsample, *found.notes))
 
     # -------------------------------------------------------------------------------- outputs
     @contextlib.contextmanager
@@ -295,6 +303,7 @@ class Session(Terminal):
         from ..report import plain
         from ..report._terminal import facts, several
 
+        self.note_times()
         self.show(*shown, facts(("written", several(self.written.values(), 9))))
         document = {
             "verb": self.verb,

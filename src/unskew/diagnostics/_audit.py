@@ -111,7 +111,8 @@ def audit(
             )
     associations = _measure_associations(view, named)
     notices = (
-        *_identifiers(view),
+        *_survey_weights(view, sample_weight),
+        *_identifiers(view, sample.n),
         *_near_constant(view),
         *_wide_reach(view, associations),
         *_informative_missing(view, associations),
@@ -285,8 +286,29 @@ def _associate(view: View, one: SourceValues, other: SourceValues) -> tuple[str,
 
 
 # ---------------------------------------------------------------------------------------- notices
-def _identifiers(view: View) -> list[Notice]:
+def _survey_weights(view: View, given: Any) -> list[Notice]:
+    """Columns that seem to be weights of a survey, if none are given."""
+    if view.encoder is None or given is not None:
+        return []
+    return [
+        Notice(
+            name,
+            "survey weights",
+            f"“{name}” seems to hold survey weights ({text}): pass them as weights of the rows.",
+            None,
+        )
+        for topic, name, text in view.encoder.findings_
+        if topic == "weights"
+    ]
+
+
+def _identifiers(view: View, n: int) -> list[Notice]:
     found = {} if view.encoder is None else view.encoder.identifiers_
+    if n > view.rows.n:  # counts of the subsample are not those of the table
+        found = {
+            name: re.sub(r"^[\d,]+ different \w+ in [\d,]+ rows:? ", "", why)
+            for name, why in found.items()
+        }
     return [
         Notice(name, "identifier", f"“{name}” is left out: {why}.", None)
         for name, why in found.items()

@@ -343,7 +343,8 @@ class AuditedPair:
 class Notice:
     """A column that may reflect how the data were collected.
 
-    why    "identifier", "near-constant", "predicts many columns" or "missing values predict others"
+    why    "survey weights", "identifier", "near-constant", "predicts many columns" or "missing
+           values predict others"
     reach  share of the other columns that it predicts, where that is the reason
     """
 

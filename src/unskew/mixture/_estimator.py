@@ -474,6 +474,7 @@ class SelectionMixture(
             values, facts = read_table_blocks(source, encoder, a, suspects)
         self.encoder_ = encoder
         encoder._warn_changed(FIT_STACKLEVEL + 2)
+        asked |= {r.name: r.reading for r in encoder.recipes_ if r.numeric_text}
         kinds = {names.index(name): kind for name, kind in asked.items()}
         reading = read_values(values, facts, a, names, suspects, kinds, encoder.recipes_)
         if source is None:
