@@ -302,6 +302,19 @@ def test_one_group_is_reported_because_groups_of_a_site_are_removed_with_its_eff
     assert found.n_components_ == 1
 
 
+def test_one_group_is_combat_of_the_means(rng):
+    """Both shrink effects, by amounts that vanish as 1 / n; the origin is a convention."""
+    combatlearn = pytest.importorskip("combatlearn")
+    site, x = rng.integers(3, size=5000), rng.normal(size=(5000, 4)) * [1.0, 2.0, 0.5, 1.0]
+    x += np.array([[1.0, -1, 0, 0.5], [0, 2, -1, 0], [-1, -1, 1, -0.5]])[site]
+    table = pd.DataFrame(x, columns=list("abcd"))
+    combat = combatlearn.ComBat(batch=pd.Series(site), mean_only=True).fit_transform(table)
+    one = corrector(n_components=1, effects="shift", drop_suspects=True)
+    own = one.fit_transform(table.assign(site=SITES[site]))
+    difference = (own.to_numpy() - np.asarray(combat)) / x.std(0)
+    assert np.abs(difference - difference.mean(0)).max() < 2e-3
+
+
 # ------------------------------------------------------------------------------- command line
 def test_correct_writes_the_whole_table_and_applies_the_model_to_new_rows(
     tmp_path, monkeypatch, unskew
