@@ -394,7 +394,7 @@ def test_identified_counts_the_groups_that_join_the_levels():
     assert re.search("'site'.* several ways of equal likelihood", why)
     answer, why = identify(np.array([[50, 0, 0], [0, 50, 50.0]]), ["a", "b"], "site")
     assert answer == "no"
-    assert "'a' (groups 0)" in why
+    assert "'a' (group 0)" in why
     # Through a third level.
     chain = np.array([[50, 50, 0, 0], [50, 50, 50, 50], [0, 0, 50, 50.0]])
     assert identify(chain, list("abc"), "site")[0] == "yes"

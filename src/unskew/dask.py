@@ -48,6 +48,8 @@ from ._parallel import one_blas_thread
 from .dckm import DCKM
 from .mixture import SelectionMixture
 
+__all__ = ["DaskDCKM", "DaskSelectionMixture"]
+
 # Submitted tasks per thread of the cluster: one is running, the others are being transferred.
 MAX_IN_FLIGHT = 3
 # Seconds without a scheduler after which a fit fails, and between two polls.
@@ -542,6 +544,19 @@ class DaskDCKM(_OnCluster, DCKM):
         Parameters of DCKM. ``n_threads`` applies to rows in memory.
 
     The attributes are those of DCKM. ``to_local()`` returns a DCKM.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> from unskew.dask import DaskDCKM
+    >>> from unskew.simulate import make_sites
+    >>> X = make_sites(200, n_clusters=2, n_features=4, random_state=0).X
+    >>> with Client(processes=False, n_workers=1, dashboard_address=None) as client:
+    ...     model = DaskDCKM(client, n_clusters=2, n_init=1, random_state=0)
+    ...     labels = model.fit(da.from_array(X, chunks=(100, -1))).labels_
+    >>> labels.shape
+    (200,)
     """
 
     _local = DCKM
@@ -567,6 +582,19 @@ class DaskSelectionMixture(_OnCluster, SelectionMixture):
         Parameters of SelectionMixture.
 
     The attributes are those of SelectionMixture. ``to_local()`` returns a SelectionMixture.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> from unskew.dask import DaskSelectionMixture
+    >>> from unskew.simulate import make_sites
+    >>> X = make_sites(200, n_clusters=2, n_features=4, random_state=0).X
+    >>> with Client(processes=False, n_workers=1, dashboard_address=None) as client:
+    ...     model = DaskSelectionMixture(client, n_components=2, n_init=1, random_state=0)
+    ...     labels = model.fit(da.from_array(X, chunks=(100, -1))).labels_
+    >>> labels.shape
+    (200,)
     """
 
     _local = SelectionMixture

@@ -24,6 +24,10 @@ class Choice(NamedTuple):
     effects: str
     selection: str
 
+    @property
+    def in_words(self) -> str:
+        return f"covariance {self.covariance}, effects {self.effects}, shares {self.selection}"
+
 
 class Mixture:
     """Parameters of a mixture, and its EM steps on the sums of the cells."""

@@ -48,7 +48,7 @@ def identify(N: np.ndarray, levels: list[str], suspect: str) -> tuple[str, str]:
     main = np.bincount(part, weights=N.sum(1)).argmax()
     apart = np.flatnonzero(part != main)
     named = abbreviate(
-        [f"{levels[at]!r} (groups {_list(np.flatnonzero(shown[at]))})" for at in apart],
+        [f"{levels[at]!r} ({_list(np.flatnonzero(shown[at]))})" for at in apart],
         MOST_NAMED,
         quoted=False,
     )
@@ -59,9 +59,9 @@ def identify(N: np.ndarray, levels: list[str], suspect: str) -> tuple[str, str]:
             "groups."
         )
     return answer, (
-        f"The effects of {suspect!r} are identified under small effects only: {named} share at "
-        "most one group with the other levels, so that their groups can be matched in several ways "
-        "of equal likelihood; the one with the smallest effects is reported."
+        f"The effects of {suspect!r} are identified under small effects only. {named}: at most one "
+        "group is shared with the other values, so that solutions with other groups and larger "
+        "effects fit equally well; the one with the smallest effects is reported."
     )
 
 
@@ -131,4 +131,5 @@ def _parts(joined: np.ndarray) -> np.ndarray:
 
 
 def _list(numbers: np.ndarray) -> str:
-    return ", ".join(map(str, numbers)) or "none"
+    named = ", ".join(map(str, numbers))
+    return f"group{'s' * (numbers.size > 1)} {named}" if named else "no group"

@@ -304,7 +304,9 @@ class Session(Terminal):
         from ..report._terminal import facts, several
 
         self.note_times()
-        self.show(*shown, facts(("written", several(self.written.values(), 9))))
+        self.show(
+            *shown, facts(("rows", self.subsample), ("written", several(self.written.values(), 9)))
+        )
         document = {
             "verb": self.verb,
             "versions": _config.versions(),

@@ -40,6 +40,8 @@ ALL, DROPPED, REGRESSED = (
     "k-means, suspects dropped",
     "k-means, suspects regressed out",
 )
+# Ratio of standard deviations beyond which k-means follows the columns of large units.
+UNEQUAL_SCALES = 10.0
 # Maximum number of effects of suspects that are listed.
 MAX_EFFECTS = 200
 
@@ -239,7 +241,11 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
         effects=_effects(model),
         overlap=() if labels is None else measure_overlap(view, labels, w, int(model._K)),
         mixing=() if labels is None else measure_mixing(view, labels, w, _seed(model)),
-        notes=(*inspection.notes, *_notes(view, correlation, projection, imbalance)),
+        notes=(
+            *inspection.notes,
+            *_notes(view, correlation, projection, imbalance),
+            *_note_of_scales(model, view),
+        ),
         settings=settings_of(
             view,
             inspection.X,
@@ -469,6 +475,22 @@ def _effects(model: Any) -> tuple[SuspectEffect, ...]:
         if effect != 0
     ]
     return tuple(sorted(every, key=lambda one: -abs(one.effect))[:MAX_EFFECTS])
+
+
+def _note_of_scales(model: Any, view: View) -> tuple[str, ...]:
+    """A mixture does not depend on the units of the columns, the k-means of its verdict does. Those
+    of a table are standardised by the encoder, those of an array are used as they are."""
+    sd = view.sd[view.rest]
+    sd = sd[sd > 0]
+    if view.encoder is not None or not isinstance(model, SelectionMixture) or not sd.size:
+        return ()
+    ratio = float(sd.max() / sd.min())
+    if ratio < UNEQUAL_SCALES:
+        return ()
+    return (
+        "The k-means of the comparison uses the columns in their own units, and their standard "
+        f"deviations differ by a factor of {ratio:,.0f}; standardise the columns for a fair one.",
+    )
 
 
 def _notes(view: View, correlation: Any, projection: Any, imbalance: Any) -> tuple[str, ...]:

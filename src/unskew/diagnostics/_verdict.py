@@ -141,6 +141,15 @@ def decide(evidence: Evidence) -> Verdict:
                it removed bias instead
 
     Accuracy of the verdict: docs/results/verdict.md.
+
+    Examples
+    --------
+    >>> from unskew.diagnostics import Evidence, decide
+    >>> decide(Evidence(
+    ...     suspects=("site",), n_clusters=3, n_rows=200, converged=True, effective_size=0.01,
+    ...     kish_size=2.0, typical_before=0.6, typical_after=0.1, by_chance=0.1,
+    ... )).word
+    'harmed'
     """
     e = evidence
     reasons = _reasons(e)

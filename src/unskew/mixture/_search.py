@@ -240,7 +240,7 @@ def screen(problem: Problem, K: int, settings: Settings) -> list[Screened]:
         if form.effects in base:
             best[form] = rematch(problem, best[form], settings)
             kept += [best[form], *found]
-        emit("candidate", len(best), len(forms), status=" ".join(form), bic=best[form].score)
+        emit("candidate", len(best), len(forms), status=form.in_words, bic=best[form].score)
     for form in forms:  # solutions of one form can be better initializations of another
         others = [other for other in best.values() if other.choice != form]
         for other in sorted(others, key=lambda one: one.rank)[:1]:

@@ -46,6 +46,11 @@ def sensitivity_surface(
 
     All cells have the same size, whatever the spacing of the grid, and are labelled with their
     value; None and nan give empty cells.
+
+    Examples
+    --------
+    >>> from unskew import plots
+    >>> ax = plots.sensitivity_surface([0.1, 1.0], [0.01, 0.1], [[0.4, 0.6], [0.5, 0.7]])
     """
     table = np.array(values, dtype=float)
     if table.shape != (len(y), len(x)):
@@ -81,7 +86,15 @@ def sensitivity_surface(
 def choice(found: Any, ax: Axes | None = None) -> Axes:
     """Result of `unskew.choose_k` or `unskew.choose_strengths`: the criterion over the candidates,
     with the selected one marked; for strengths also the effective sample size and the remaining
-    imbalance, on the right-hand axis."""
+    imbalance, on the right-hand axis.
+
+    Examples
+    --------
+    ``chosen = choose_k(X, (2, 3), suspects=suspects)``:
+
+    >>> from unskew import plots
+    >>> ax = plots.choice(chosen)
+    """
     candidates = found.candidates
     ax = new_axes(ax, 2.9)
     places = np.arange(len(candidates))
@@ -111,7 +124,15 @@ def choice(found: Any, ax: Axes | None = None) -> Axes:
 
 @styled
 def audited_pairs(found: Any, ax: Axes | None = None, *, most: int = 20) -> Axes:
-    """The most associated pairs of columns of an Audit."""
+    """The most associated pairs of columns of an Audit.
+
+    Examples
+    --------
+    ``audited = audit(X, suspects=suspects)``:
+
+    >>> from unskew import plots
+    >>> ax = plots.audited_pairs(audited)
+    """
     pairs = getattr(found, "pairs", found)
     shown = list(pairs)[:most]
     names = [f"{shorten(p.first, 17)} / {shorten(p.second, 17)}" for p in shown]
@@ -128,6 +149,13 @@ def candidate_columns(found: Any, ax: Axes | None = None, *, most: int = 20) -> 
     """What each candidate column of an Audit explains: by an effect, and by selection.
 
     Gain in BIC / 2 per row; names of columns that have neither are grey.
+
+    Examples
+    --------
+    ``audited = audit(X, suspects=suspects)``:
+
+    >>> from unskew import plots
+    >>> ax = plots.candidate_columns(audited)
     """
     shown = list(getattr(found, "candidates", found))[:most]
     neither = [c.role == "neither" for c in shown]
@@ -145,7 +173,15 @@ def candidate_columns(found: Any, ax: Axes | None = None, *, most: int = 20) -> 
 @styled
 def reach_of_columns(found: Any, ax: Axes | None = None, *, most: int = 20) -> Axes:
     """Share of the other columns that each column of an Audit predicts; columns with notices are
-    highlighted."""
+    highlighted.
+
+    Examples
+    --------
+    ``audited = audit(X, suspects=suspects)``:
+
+    >>> from unskew import plots
+    >>> ax = plots.reach_of_columns(audited)
+    """
     reach = list(getattr(found, "reach", found))
     shown = reach[:most]
     noticed = {n.column for n in getattr(found, "notices", ())}
@@ -165,6 +201,13 @@ def method_scores(found: Any, axes: Sequence[Axes] | None = None) -> tuple[Axes,
     agreement with k-means.
 
     Suspects are nuisance (batch) columns through which the bias came in: site, scanner, channel.
+
+    Examples
+    --------
+    ``compared = compare(X, 2, suspects=suspects)``:
+
+    >>> from unskew import plots
+    >>> axes = plots.method_scores(compared)
     """
     rows = found.rows
 

@@ -40,6 +40,13 @@ def before_after(
     weights only, which are the sizes of the points after it.
 
     ``found``: Diagnostics of a fit with suspects; ``most``: number of rows that are drawn.
+
+    Examples
+    --------
+    ``found = diagnose(model, X)`` of a fitted model:
+
+    >>> from unskew import plots
+    >>> axes = plots.before_after(found)
     """
     p = getattr(found, "projection", found)
     if p is None or not p.value:
@@ -80,6 +87,13 @@ def suspect_effects(found: Any, ax: Axes | None = None, *, most: int = 20) -> Ax
     """The largest effects of suspects that the model removes from the other columns.
 
     Suspects are nuisance (batch) columns through which the bias came in: site, scanner, channel.
+
+    Examples
+    --------
+    ``found = diagnose(model, X)`` of a fitted model:
+
+    >>> from unskew import plots
+    >>> ax = plots.suspect_effects(found)
     """
     effects = getattr(found, "effects", found)
     if not effects:
@@ -102,6 +116,13 @@ def effect_intervals(found: Any, ax: Axes | None = None, *, most: int = 20) -> A
     groups.
 
     ``found``: a fitted SelectionMixture or SuspectCorrector.
+
+    Examples
+    --------
+    ``mixture`` is a fitted SelectionMixture with suspects:
+
+    >>> from unskew import plots
+    >>> ax = plots.effect_intervals(mixture)
     """
     model = getattr(found, "mixture_", found)
     entries = model.suspect_effects_ or []
@@ -135,6 +156,13 @@ def group_shares(found: Any, ax: Axes | None = None, *, most: int = 20) -> Axes:
     """Shares of the groups at the levels of the suspects, and in the population.
 
     ``found``: a fitted SelectionMixture or SuspectCorrector.
+
+    Examples
+    --------
+    ``mixture`` is a fitted SelectionMixture with suspects:
+
+    >>> from unskew import plots
+    >>> ax = plots.group_shares(mixture)
     """
     model = getattr(found, "mixture_", found)
     shares = np.vstack([model.shares_[:most], model.population_shares_])
@@ -165,6 +193,13 @@ def correction(
 
     ``found``: a fitted SuspectCorrector or SelectionMixture; ``X``: rows with the columns of its
     fit, of which ``most`` are drawn.
+
+    Examples
+    --------
+    ``mixture`` is a fitted SelectionMixture with suspects:
+
+    >>> from unskew import plots
+    >>> axes = plots.correction(mixture, X)
     """
     model = getattr(found, "mixture_", found)
     values, codes, rows = model._read_rows(X)
@@ -212,6 +247,13 @@ def overlap(found: Any, ax: Axes | None = None, *, suspect: int = 0) -> Axes:
     number of rows. Effects of the suspect can be told from clusters that several values share.
 
     ``found``: Diagnostics, or their ``overlap``; ``suspect``: position of the suspect.
+
+    Examples
+    --------
+    ``found = diagnose(model, X)`` of a fitted model:
+
+    >>> from unskew import plots
+    >>> ax = plots.overlap(found)
     """
     entries = getattr(found, "overlap", found)
     if not 0 <= suspect < len(entries):

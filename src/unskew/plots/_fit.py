@@ -47,6 +47,13 @@ def love_plot(
     ``found`` is a Diagnostics or a sequence of FeatureBalance. Suspects (nuisance (batch) columns
     through which the bias came in: site, scanner, channel) are omitted, because they are part of
     every pair. Features below ``threshold`` are considered balanced.
+
+    Examples
+    --------
+    ``found = diagnose(model, X)`` of a fitted model:
+
+    >>> from unskew import plots
+    >>> ax = plots.love_plot(found)
     """
     rows = list(getattr(found, "features", found))
     rows = sorted(rows, key=lambda row: -row.before)
@@ -90,6 +97,13 @@ def correlation_map(found: Any, ax: Axes | None = None, *, which: str = "after")
     Columns are ordered by the cluster in which they differ most from the other rows. Lines
     separate the clusters; suspects (nuisance (batch) columns through which the bias came in: site,
     scanner, channel) are the last block.
+
+    Examples
+    --------
+    ``found = diagnose(model, X)`` of a fitted model:
+
+    >>> from unskew import plots
+    >>> ax = plots.correlation_map(found)
     """
     if which not in ("before", "after"):
         raise ValueError(f"which={which!r} should be one of 'before', 'after'")
@@ -126,7 +140,15 @@ def correlation_map(found: Any, ax: Axes | None = None, *, which: str = "after")
 
 
 def correlation_maps(found: Any, axes: Sequence[Axes] | None = None) -> tuple[Axes, Axes]:
-    """`correlation_map` before and after, side by side."""
+    """`correlation_map` before and after, side by side.
+
+    Examples
+    --------
+    ``found = diagnose(model, X)`` of a fitted model:
+
+    >>> from unskew import plots
+    >>> axes = plots.correlation_maps(found)
+    """
     if axes is None:
         figure = Figure(figsize=(2 * WIDTH, WIDTH * 0.92), layout="constrained")
         axes = list(figure.subplots(1, 2))
@@ -141,7 +163,15 @@ def correlation_maps(found: Any, axes: Sequence[Axes] | None = None) -> tuple[Ax
 # ------------------------------------------------------------------------------------- weights
 @styled
 def weight_distribution(found: Any, ax: Axes | None = None) -> Axes:
-    """Histogram of the learned weights, whose mean is 1; the last bar includes all larger ones."""
+    """Histogram of the learned weights, whose mean is 1; the last bar includes all larger ones.
+
+    Examples
+    --------
+    ``found = diagnose(model, X)`` of a fitted model:
+
+    >>> from unskew import plots
+    >>> ax = plots.weight_distribution(found)
+    """
     weights = getattr(found, "weights", found)
     ax = new_axes(ax, 2.9)
     edges, counts = np.array(weights.edges), np.array(weights.counts)
@@ -170,7 +200,15 @@ SIZES = (0.15, 0.4, 0.8, 1.5, 3.0)  # bin edges of the weights for the point siz
 
 @styled
 def clusters_2d(found: Any, ax: Axes | None = None) -> Axes:
-    """Rows on two principal components; the area of a point increases with its weight."""
+    """Rows on two principal components; the area of a point increases with its weight.
+
+    Examples
+    --------
+    ``found = diagnose(model, X)`` of a fitted model:
+
+    >>> from unskew import plots
+    >>> ax = plots.clusters_2d(found)
+    """
     shown = getattr(found, "projection", found)
     if shown is None:
         raise ValueError("found has no clusters to plot (projection is None)")
@@ -205,7 +243,15 @@ def clusters_2d(found: Any, ax: Axes | None = None) -> Axes:
 
 @styled
 def cluster_profile(found: Any, cluster: int, ax: Axes | None = None, *, most: int = 6) -> Axes:
-    """Largest differences of one cluster to the other rows, weighted (bars) and not (ticks)."""
+    """Largest differences of one cluster to the other rows, weighted (bars) and not (ticks).
+
+    Examples
+    --------
+    ``found = diagnose(model, X)`` of a fitted model:
+
+    >>> from unskew import plots
+    >>> ax = plots.cluster_profile(found, 0)
+    """
     profiles = getattr(found, "clusters", found)
     profile = next((p for p in profiles if p.cluster == cluster), None)
     if profile is None:
@@ -232,7 +278,15 @@ def cluster_profile(found: Any, cluster: int, ax: Axes | None = None, *, most: i
 def cluster_profiles(
     found: Any, axes: Sequence[Axes] | None = None, *, most: int = 6
 ) -> tuple[Axes, ...]:
-    """`cluster_profile` of every cluster, one below the other."""
+    """`cluster_profile` of every cluster, one below the other.
+
+    Examples
+    --------
+    ``found = diagnose(model, X)`` of a fitted model:
+
+    >>> from unskew import plots
+    >>> axes = plots.cluster_profiles(found)
+    """
     profiles = getattr(found, "clusters", found)
     if not profiles:
         raise ValueError("found has no clusters to plot")
@@ -255,7 +309,15 @@ def cluster_profiles(
 @styled
 def sample_flow(found: Any, ax: Axes | None = None) -> Axes:
     """Flow of rows from k-means clusters to clusters of the model; the height of a band is its
-    number of rows."""
+    number of rows.
+
+    Examples
+    --------
+    ``found = diagnose(model, X)`` of a fitted model:
+
+    >>> from unskew import plots
+    >>> ax = plots.sample_flow(found)
+    """
     flow = getattr(found, "flow", found)
     if flow is None:
         raise ValueError("found has no flow: there are no clusters, or against=False was given")
@@ -315,7 +377,15 @@ def _band(left: float, right: float, height: float) -> Path:
 # ----------------------------------------------------------------------------------------- fit
 @styled
 def objective_terms(found: Any, ax: Axes | None = None) -> Axes:
-    """The objective and its terms after each iteration; terms that are always 0 are omitted."""
+    """The objective and its terms after each iteration; terms that are always 0 are omitted.
+
+    Examples
+    --------
+    ``found = diagnose(model, X)`` of a fitted model:
+
+    >>> from unskew import plots
+    >>> ax = plots.objective_terms(found)
+    """
     convergence = getattr(found, "convergence", found)
     ax = new_axes(ax, 2.9)
     colours = {"objective": INK, "inertia": BLUE, "balance": ORANGE, "spread": GREEN}

@@ -239,13 +239,14 @@ def _clusters_section(d: Diagnostics) -> Section | None:
         )
     pictures += [overlap_picture(d.overlap, at) for at in range(len(d.overlap[:MAX_OVERLAPS]))]
     largest = sorted(d.clusters, key=lambda c: -c.size)[:MAX_CARDS]
+    basis = "design weights" if d.settings.design_weights else "sample"
     for profile in sorted(largest, key=lambda c: c.cluster):
         top = ", ".join(f"{f.feature} {f.difference:+.2f}" for f in profile.features[:3])
         pictures.append(
             Picture(
                 f"cluster-{profile.cluster}",
                 f"Cluster {profile.cluster}",
-                f"{plural(profile.size, 'row')}, {form(profile.share, 'percent')} of the sample, "
+                f"{plural(profile.size, 'row')}, {form(profile.share, 'percent')} of the {basis}, "
                 f"{form(profile.weighted_share, 'percent')} under the weights.",
                 f"Bar chart of differences between cluster {profile.cluster} and the other rows: "
                 f"{top}.",

@@ -127,7 +127,7 @@ def show_fit(
     if choice is not None:
         shown.append(_candidates(choice))
     if hasattr(estimator, "labels_"):
-        shown.append(_clusters(found))
+        shown.append(_clusters(found, data["design_weights"]))
     unclear = [each.sentence for each in found.overlap if each.sentence]
     return Group(
         *shown,
@@ -170,7 +170,7 @@ def _candidates(choice: Any) -> Table:
     return listing(titles, "r" * len(titles), rows, bold=chosen)
 
 
-def _clusters(found: Diagnostics) -> Table:
+def _clusters(found: Diagnostics, design: bool) -> Table:
     rows = [
         (
             str(each.cluster),
@@ -181,7 +181,8 @@ def _clusters(found: Diagnostics) -> Table:
         )
         for each in found.clusters
     ]
-    titles = ["cluster", "rows", "share", "weighted", "largest differences"]
+    share = "share by design" if design else "share"  # of the design weights, not of the rows
+    titles = ["cluster", "rows", share, "weighted", "largest differences"]
     return listing(titles, "rrrrl", rows)
 
 
