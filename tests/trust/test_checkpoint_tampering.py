@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.trust.tally import count
-from unskew import DCKM, DecorrelationWeights
+from unskew import DCKM, DecorrelationWeights, SelectionMixture
 from unskew._solver import Checkpoint, CheckpointError, Snapshot
 from unskew._solver.checkpoint import digest_of
 
@@ -21,6 +21,12 @@ MODELS = {
                     "random_state": 0}),
     "paper": (DCKM, {"n_clusters": 3, "n_init": 2, "max_iter": 6, "objective": "paper",
                      "solver": "paper", "random_state": 0}),
+    "mixture": (SelectionMixture, {"n_components": 2, "max_iter": 6, "tol": 0.0, "suspects": [0],
+                                   "covariance": "diag", "effects": "shift", "random_state": 0}),
+    "effects": (SelectionMixture, {"n_components": 2, "max_iter": 4, "tol": 0.0, "suspects": [0],
+                                   "covariance": "full", "effects": "per-group",
+                                   "kinds": {1: "number", 2: "number", 3: "category"},
+                                   "random_state": 0}),
     "weights": (DecorrelationWeights, {"max_iter": 12}),
 }  # fmt: skip
 OTHER_FACTS = [None, True, -1, 0, 10**9, 0.5, float("nan"), float("inf"), "x", [], {}, [[]], [{}]]
@@ -29,6 +35,12 @@ OTHER_FACTS = [None, True, -1, 0, 10**9, 0.5, float("nan"), float("inf"), "x", [
 def rows():
     rng = np.random.default_rng(0)
     return (rng.random((80, 5)) < 0.2 + 0.4 * rng.integers(0, 2, (80, 1))).astype(np.float64)
+
+
+def fitted(kind, how, path, seconds):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning)  # 80 rows do not show groups
+        return kind(**how, checkpoint=path, checkpoint_seconds=seconds).fit(rows())
 
 
 def saved(kind, how, path, monkeypatch):
@@ -41,7 +53,7 @@ def saved(kind, how, path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "write", keep)
-        model = kind(**how, checkpoint=path, checkpoint_seconds=0).fit(rows())
+        model = fitted(kind, how, path, 0)
     return contents, model
 
 
@@ -104,7 +116,7 @@ def check_tampering(which, tmp_path, monkeypatch, moments, repair, step=1):
                 warnings.simplefilter("error")
                 warnings.filterwarnings("ignore", category=UserWarning)
                 try:
-                    found = kind(**how, checkpoint=path, checkpoint_seconds=1e9).fit(rows())
+                    found = fitted(kind, how, path, 1e9)
                 except CheckpointError:
                     continue
             same += 1

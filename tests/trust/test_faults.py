@@ -11,6 +11,7 @@ import sys
 import time
 import zlib
 
+import joblib
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -19,8 +20,10 @@ import pyarrow.parquet
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-from unskew import DCKM, DecorrelationWeights, SelectionMixture
+from tests.trust.tally import count
+from unskew import DCKM, ConsensusDCKM, DecorrelationWeights, SelectionMixture
 from unskew._io import FileError, read_table, write_atomic
 from unskew._io import _read as reading
 from unskew._records import Records, visible
@@ -384,3 +387,139 @@ def test_a_checkpoint_is_saved_again_when_the_disk_has_space(tmp_path, monkeypat
             checkpoint.write(Snapshot({}, {}))
     checkpoint.write(Snapshot({}, {"n": 1}))
     assert checkpoint.read().facts == {"n": 1}
+
+
+# ------------------------------------------------------------------------------ memory, processes
+@pytest.mark.soak
+@pytest.mark.parametrize("verb", ["fit", "correct"])
+def test_too_little_memory_leaves_no_file(tmp_path, verb):
+    """With limits from too little for the imports to enough for all: exit code 2 and one line, or
+    polars ends the process (its allocator aborts)."""
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame(rng.standard_normal((20_000, 30)), schema=[f"x{i}" for i in range(30)])
+    frame.with_columns(site=pl.Series(rng.choice(["a", "b"], 20_000))).write_parquet(
+        tmp_path / "t.parquet"
+    )
+    words = [verb, "t.parquet", "-s", "site", "-q", "-k", "3"]
+    words += ["--out", "o.csv"] if verb == "correct" else ["--labels", "o.csv", "--method", "dckm"]
+    for megabytes in (500, 700, 900, 1100):
+        limit = megabytes * 2**20
+        found = run(
+            words, cwd=tmp_path, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            preexec_fn=lambda b=limit: resource.setrlimit(resource.RLIMIT_AS, (b, b)),
+        )  # fmt: skip
+        count("faults injected")
+        library = found.returncode < 0  # the allocators of polars and OpenBLAS end the process
+        assert library or found.returncode in (0, 2), (megabytes, found)
+        if found.returncode == 0:
+            assert len(pl.read_csv(tmp_path / "o.csv")) == 20_000
+            (tmp_path / "o.csv").unlink()
+        assert [file.name for file in tmp_path.iterdir()] == ["t.parquet"]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("model", ["DCKM(2, suspects=[0])", "SelectionMixture(2, suspects=[0])"])
+def test_a_fit_without_memory_is_a_memory_error_and_leaves_the_model(model):
+    script = f"""
+import resource, warnings, numpy as np
+from unskew import DCKM, SelectionMixture
+warnings.simplefilter("ignore")
+X = np.random.default_rng(0).standard_normal((60_000, 40))
+X[:, 0] = X[:, 0] > 0
+model = {model}.set_params(random_state=0, max_iter=3).fit(X[:500])
+before = model.labels_
+soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + 12 * 2**20, hard))
+try:
+    model.fit(X)
+except (MemoryError, RuntimeError) as error:  # can't start new thread
+    print("refused", bool(str(error)))
+resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+assert model.labels_ is before
+print(len(model.fit(X[:600]).labels_))
+"""
+    count("faults injected")
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300
+    )
+    assert found.stdout.split() == ["refused", "True", "600"], found
+
+
+class Deadly:
+    """Rows in blocks that end any other process that reads them."""
+
+    n_blocks = 2
+
+    def __init__(self):
+        self.own = os.getpid()
+
+    def read(self, number):
+        if os.getpid() != self.own:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return np.random.default_rng(number).standard_normal((50, 3))
+
+
+@pytest.mark.soak
+def test_a_worker_that_dies_is_an_error():
+    count("faults injected")
+    worker = joblib.Parallel(n_jobs=2)
+    with pytest.raises(TerminatedWorkerError):
+        worker(joblib.delayed(DCKM(2, n_init=1).fit)(Deadly()) for _ in range(4))
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    model = ConsensusDCKM(2, n_runs=3, n_jobs=2, random_state=0, tol=1e-1)
+    assert np.isfinite(model.fit(X).weights_).all()  # the next pool works
+
+
+@pytest.mark.soak
+def test_two_processes_with_one_checkpoint_and_one_output(tmp_path):
+    """Each ends with the bits of a fit of its own, or with an error about the checkpoint."""
+    how = {"n_clusters": 3, "n_init": 6, "max_iter": 30, "tol": 1e-9, "random_state": 0}
+    X = np.random.default_rng(0).standard_normal((1500, 6))
+    np.save(tmp_path / "X.npy", X)
+    script = f"""
+import sys, warnings, numpy as np
+warnings.simplefilter("ignore")
+from unskew import DCKM
+from unskew._io import write_atomic
+from unskew._solver import CheckpointError
+try:
+    model = DCKM(**{how!r}, checkpoint="c.npz", checkpoint_seconds=0).fit(np.load("X.npy"))
+except CheckpointError:
+    sys.exit(3)
+write_atomic("w.bin", model.weights_.tobytes())
+"""
+    command = [sys.executable, "-c", script]
+    assert subprocess.run(command, cwd=tmp_path, timeout=120).returncode == 0
+    expected = (tmp_path / "w.bin").read_bytes()
+    for _ in range(3):
+        count("faults injected")
+        (tmp_path / "w.bin").unlink(missing_ok=True)
+        both = [subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE) for _ in range(2)]
+        errors = [process.communicate(timeout=300)[1] for process in both]
+        codes = {process.returncode for process in both}
+        assert codes <= {0, 3}, errors
+        if 0 in codes:
+            assert (tmp_path / "w.bin").read_bytes() == expected
+        (tmp_path / "c.npz").unlink(missing_ok=True)
+    assert {file.name for file in tmp_path.iterdir()} <= {"X.npy", "w.bin"}
+
+
+@pytest.mark.soak
+def test_a_limit_on_file_sizes_leaves_no_output(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame(rng.standard_normal((3000, 3)), schema=list("abc"))
+    frame.write_csv(tmp_path / "t.csv")
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+
+    for name in ("--labels", "--weights", "--model", "--report"):
+        count("faults injected")
+        suffix = {"--model": "skops", "--report": "html"}.get(name, "csv")
+        words = ["fit", "t.csv", "-k", "2", "-q", "--n-init", "1", name, f"o.{suffix}"]
+        found = run(words, cwd=tmp_path, preexec_fn=limit)
+        assert found.returncode == 2
+        assert b"Traceback" not in found.stderr
+        assert not [f.name for f in tmp_path.iterdir() if f.name.startswith((".", "o."))]

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from tests.trust.tally import count
-from unskew import DCKM, load
+from unskew import DCKM, SelectionMixture, load
 
 pytestmark = [pytest.mark.soak]
 KILLS = 30
@@ -56,6 +56,42 @@ def test_30_kills_of_a_fit_with_a_checkpoint(tmp_path):
     assert kills == KILLS
     resumed = DCKM(**HOW, checkpoint=where[1]).fit(where[0])
     np.testing.assert_array_equal(resumed.weights_, whole.weights_)
+    np.testing.assert_array_equal(resumed.labels_, whole.labels_)
+    assert sorted(os.listdir(tmp_path)) == ["X.npy"]
+
+
+MIXTURE = {"n_components": 3, "suspects": [0], "effects": "shift", "covariance": "diag", "tol": 0.0,
+           "max_iter": 200, "random_state": 0}  # fmt: skip
+FIT_MIXTURE = f"""
+import sys, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+from unskew import SelectionMixture
+X = np.load(sys.argv[1])
+print("begin", flush=True)
+SelectionMixture(**{MIXTURE!r}, checkpoint=sys.argv[2], checkpoint_seconds=0).fit(X)
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_kills_of_a_mixture_with_a_checkpoint(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4000, 6)) + 2 * rng.integers(0, 3, (4000, 1))
+    X[:, 0] = rng.integers(0, 3, 4000)
+    np.save(tmp_path / "X.npy", X)
+    where = [str(tmp_path / "X.npy"), str(tmp_path / "fit.npz")]
+    begin = time.monotonic()
+    whole = SelectionMixture(**MIXTURE).fit(X)
+    lasts = time.monotonic() - begin
+    kills = fits = 0
+    while kills < 12 and fits < 40:
+        fits += 1
+        if killed([sys.executable, "-c", FIT_MIXTURE, *where], float(rng.uniform(0, lasts))):
+            kills += 1
+            count("kills")
+    assert kills == 12
+    resumed = SelectionMixture(**MIXTURE, checkpoint=where[1]).fit(X)
+    np.testing.assert_array_equal(resumed.means_, whole.means_)
     np.testing.assert_array_equal(resumed.labels_, whole.labels_)
     assert sorted(os.listdir(tmp_path)) == ["X.npy"]
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import joblib
@@ -13,13 +14,23 @@ import numpy as np
 import pytest
 
 from tests.trust.tally import count
-from unskew import DCKM
+from unskew import DCKM, SelectionMixture
 
 X = np.random.RandomState(0).randn(300, 6)
 
 
-def fit(seed):
+def fit_dckm(seed):
     return DCKM(3, n_init=2, max_iter=5, suspects=[0], random_state=seed, tol=1e-2).fit(X).weights_
+
+
+def fit_mixture(seed):
+    how = {"suspects": [0], "effects": "shift", "covariance": "diag", "random_state": seed}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # random rows show no groups
+        return SelectionMixture(2, max_iter=10, **how).fit(X[:150]).means_
+
+
+fits = pytest.mark.parametrize("fit", [fit_dckm, fit_mixture])
 
 
 def memory():
@@ -34,7 +45,8 @@ pytestmark = [
 
 
 @pytest.mark.soak
-def test_200_fits_leave_no_threads_handles_or_memory():
+@fits
+def test_200_fits_leave_no_threads_handles_or_memory(fit):
     for _ in range(20):
         fit(0)
     gc.collect()
@@ -53,8 +65,9 @@ def test_200_fits_leave_no_threads_handles_or_memory():
 
 
 @pytest.mark.soak
+@fits
 @pytest.mark.parametrize("how", ["threads", "fork", "spawn", "joblib"])
-def test_parallel_fits_have_the_same_bits(how):
+def test_parallel_fits_have_the_same_bits(fit, how):
     expected = [fit(seed) for seed in range(4)] * 2
     seeds = [0, 1, 2, 3] * 2
     count("fits under load", 8)
@@ -81,6 +94,7 @@ sys.addaudithook(refuse)
 import numpy as np, unskew, unskew.metrics, unskew.diagnostics
 X = np.random.RandomState(0).randn(40, 3)
 unskew.DCKM(2, n_init=1).fit(X).predict(X)
+unskew.SelectionMixture(2, random_state=0).fit(X).predict(X)
 """
     found = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=120

@@ -233,7 +233,7 @@ def table(rng, n):
     return pl.DataFrame(columns, strict=False)
 
 
-@many
+@settings(many, max_examples=max(4, EXAMPLES // 2))
 @given(seed=seeds)
 def test_corrected_tables_are_finite_or_refused(seed):
     count("examples")

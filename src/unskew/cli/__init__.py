@@ -32,6 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
             "pip install 'unskew[cli]'\n"
         )
         return 2
+    except MemoryError:
+        sys.stderr.write("unskew: out of memory\n")
+        return 2
     finally:
         if in_main:
             signal.signal(signal.SIGINT, before)

@@ -17,6 +17,8 @@ from .._solver.snapshot import CheckpointError, Snapshot
 from .._validation import is_integer, is_real
 
 LARGEST_K = 10_000
+# Parameters of standardised columns, and of the logarithm of a ratio of variances.
+LARGEST, LARGEST_LOG = 1e6, 100.0
 
 
 class Polishing:
@@ -128,11 +130,31 @@ def _fit(facts: Any, number: int, rows: RowSums, snapshot: Snapshot) -> Fit:
         _rule(stored is not None and stored.shape == fresh.shape, name)
         _rule(stored.dtype == fresh.dtype and bool(np.isfinite(stored).all()), name)
         at, *of = name.split(" ")[1:]
+        _rule(_is_possible(of[0] if of else at, stored, fresh), name)
         owner = model.blocks[int(at)] if of else model
         setattr(owner, of[0] if of else at, stored)
     marginal = float(facts["marginal"])
     _rule(not math.isnan(marginal), "marginal")
     return Fit(model, marginal, [float(b) for b in history], len(history), facts["converged"])
+
+
+def _is_possible(name: str, x: np.ndarray, fresh: np.ndarray) -> bool:
+    """Whether an array of parameters has values that a fit can have; ``fresh``: that of a new model
+    of the same rows, whose constants it should have."""
+    if name in ("firsts", "owner", "floor"):
+        return np.array_equal(x, fresh)
+    if x.dtype == bool:
+        return True
+    if name in ("shares", "share"):
+        within = bool((x >= 0).all() and (x <= 1).all())
+        return within and (name == "share" or np.allclose(x.sum(1), 1.0))
+    if name in ("tau2", "delta2", "omega2"):
+        return bool((x >= 0).all() and (x <= LARGEST).all())
+    if name == "variance":
+        return bool((x > 0).all() and (x <= LARGEST).all())
+    if name == "Sigma":
+        return np.allclose(x, x.T) and bool(np.linalg.eigvalsh(x)[0] > 0)
+    return bool((np.abs(x) <= (LARGEST_LOG if name == "log_e" else LARGEST)).all())
 
 
 def _rule(holds: bool, what: str) -> None:
