@@ -276,7 +276,16 @@ def test_accuracy_of_the_verdict_is_the_mean_over_its_words_where_it_answers():
     table = pl.DataFrame(
         [{"truth": t, "word": w, "mode": "both", "kind": "real", "dataset": "a"} for t, w in rows]
     )
-    _, n, wrong, interval, of_said, said, accuracy, answered, _ = verdict.overview(table).rows[-1]
+    # Random suspects count for their own column, and not for the accuracy.
+    table = pl.concat([table, table[-1:].with_columns(kind=pl.lit("random suspect"))])
+    *found, nothing = verdict.overview(table).rows[-1]
+    assert (found[1], nothing) == (41, 0.0)
+    table = table[:-1]
+    _, n, wrong, interval, of_said, said, accuracy, answered, _, nothing = verdict.overview(
+        table
+    ).rows[-1]
+    assert nothing is None
+    assert found[6] == accuracy
     assert (n, said) == (40, 13)
     assert accuracy == pytest.approx((0.8 + 0.5 + 0.0) / 3)
     assert (wrong, of_said, answered) == (5 / 40, 5 / 13, 30 / 40)

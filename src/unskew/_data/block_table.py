@@ -90,6 +90,7 @@ class ColumnSubset:
     def __init__(self, matrix: NpyFile, which: list[int]):
         self.matrix, self.which, self.name = matrix, which, matrix.name
         n, d = matrix.shape
+        self.shape = (n, len(which))
         self.bounds = split_range(0, n, max(1, BLOCK // max(1, d * matrix.dtype.itemsize)))
         self.n_blocks = len(self.bounds)
         self.sizes = [stop - start for start, stop in self.bounds]
