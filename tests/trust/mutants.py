@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLVER = ["tests/test_dual.py", "tests/test_solver.py"]
-MIXTURE = ["tests/test_mixture.py"]
+MIXTURE = ["tests/test_mixture.py", "tests/trust/test_kernels.py"]
 TESTS = {
     "_solver/dual.py": SOLVER,
     "_solver/cells.py": SOLVER,
