@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .model_file import ModelFileError, load, save
     from .weights import DecorrelationWeights
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 __all__ = [
     "DCKM",
     "ConsensusDCKM",
