@@ -773,3 +773,17 @@ def test_only_matrices_of_a_mat_file_are_constructed(tmp_path):
     np.testing.assert_array_equal(read_table(tmp_path / "a.mat").data, np.eye(3))
     with pytest.raises(FileError, match="'cell' is a MATLAB cell; it should be a matrix of"):
         read_table(tmp_path / "a.mat", variable="cell")
+
+
+@pytest.mark.parametrize("words", [
+    ("Apr 1 2005", "Dec 31 2006"), ("1-Apr-2005", "31-Dec-2006"), ("April 1, 2005", "May 31, 2006"),
+])  # fmt: skip
+def test_dates_with_a_named_month_are_dates(tmp_path, words):
+    path = tmp_path / "t.tsv"
+    path.write_text("day\tx\n" + "".join(f"{word}\t{i}\n" for i, word in enumerate(words)))
+    days = read_table(path).data["day"]
+    assert [d.year for d in days] == [2005, 2006]
+    assert days[0].month == 4
+    # A word that is no month: text.
+    path.write_text("day\tx\nFoo 1 2005\t1\nApr 2 2005\t2\n")
+    assert str(read_table(path).data["day"].dtype) == "String"

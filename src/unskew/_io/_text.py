@@ -24,6 +24,8 @@ from ._errors import FileError, need, one_line
 
 # Integers with leading zeros are codes. Those that int64 cannot hold are, if floats would be equal.
 CODES, LONG = r"^[+-]?0\d+$", r"^[+-]?\d{19,}$"
+# Dates whose month is a word, as Apr 1 2005 and 1-Apr-2005; months as numbers can be days.
+NAMED_MONTH = r"^([A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}[ -][A-Za-z]{3,9}\.?[ -]\d{4})$"
 SEPARATORS = (",", ";", "\t")
 COLUMNS_AT_ONCE = 1000  # of one polars expression: its memory grows with their number
 BLOCK = 1 << 24  # bytes per block of the csv reader; a record should not be longer
@@ -232,12 +234,12 @@ def infer_types(
 ) -> tuple[Any, list[Finding]]:
     """Infer missing values and types of string columns; also returns findings.
 
-    bool (true, false), integer, float, date (2024-01-31, 2024/1/31) and time (2024-01-31 12:00),
-    else string. Integers with leading zeros are codes and stay strings, as do those that int64
-    cannot hold where different ones would be the same float. `MISSING_MARKS` are missing
-    values where a type other than string remains without them. A column of which at least half but
-    not all values are numbers stays a string column and gets a finding. With `decimal_comma`, 1,5
-    is also a number.
+    bool (true, false), integer, float, date (2024-01-31, 2024/1/31, Jan 31 2024) and time
+    (2024-01-31 12:00), else string. Integers with leading zeros are codes and stay strings, as do
+    those that int64 cannot hold where different ones would be the same float. `MISSING_MARKS` are
+    missing values where a type other than string remains without them. A column of which at least
+    half but not all values are numbers stays a string column and gets a finding. With
+    `decimal_comma`, 1,5 is also a number.
     """
     import polars as pl
 
@@ -329,6 +331,12 @@ def _typed(text: Any, numbers: bool, decimal_comma: bool) -> Any:
         day = text.str.to_date("%Y/%m/%d", strict=False)
         if day.null_count() == text.null_count():
             return day
+    if sample[:100].str.contains(NAMED_MONTH).all():
+        words = text.str.replace_all(r"[,. -]+", " ")
+        for form in ("%b %d %Y", "%d %b %Y", "%B %d %Y", "%d %B %Y"):
+            day = words.str.to_date(form, strict=False)
+            if day.null_count() == text.null_count():
+                return day
     if sample[:100].str.contains(r"^\d{4}-\d\d-\d\d").all():
         day = text.str.to_date("%Y-%m-%d", strict=False)
         if day.null_count() == text.null_count():

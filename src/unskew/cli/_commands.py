@@ -19,6 +19,7 @@ from .._data.sampling import count_rows, sample_rows
 from .._io import FileError, nearest, table_bytes
 from .._records import OverlapWarning
 from ..report._fit_record import fit_record
+from ..report._page import plural
 from ..report._terminal import (
     facts,
     several,
@@ -316,7 +317,10 @@ def correct(run: Session) -> int:
     changed = [names[i] for i in estimator._corrected()]
     shown = facts(
         ("rows", f"{len(table):,}"),
-        ("corrected", f"{len(changed):,} columns: {several(changed)}" if changed else "no column"),
+        (
+            "corrected",
+            f"{plural(len(changed), 'column')}: {several(changed)}" if changed else "no column",
+        ),
         ("groups", f"{estimator.n_components_}"),
         ("identified", estimator.identified_),
     )

@@ -42,6 +42,9 @@ the association between site and the other columns.
 PLURAL = {"number": "numbers", "category": "categories", "date": "dates"}
 
 
+NO_IMBALANCE = 1e-4  # rounding
+
+
 def facts(*rows: tuple[str, Any]) -> Table:
     """Two columns, a bold name and a text; rows without a text are left out."""
     grid = Table.grid(padding=(0, 2))
@@ -110,7 +113,7 @@ def show_fit(
     n = f"{data['rows']:,}"
     n_columns = f"{len(data['columns']):,}, not encoded"
     before, after = found.imbalance_before, found.imbalance_after
-    left = f" ({after / before:.0%} left)" if before > 0 else ""
+    left = f" ({after / before:.0%} left)" if before >= max(after, NO_IMBALANCE) else ""
     shown = [
         facts(
             ("rows", f"{n}, with design weights" if data["design_weights"] else n),
@@ -118,7 +121,7 @@ def show_fit(
             ("suspects", several(data["suspects"])),
             ("method", type(estimator).__name__),
             ("effective sample size", f"{found.weights.kish_size:,.0f} of {n} rows"),
-            ("imbalance", f"{before:.4g} -> {after:.4g}{left}"),
+            ("imbalance", f"{_imbalance(before)} -> {_imbalance(after)}{left}"),
             ("fit", f"{estimator.status_}, {estimator.n_iter_} iterations, {seconds:.1f} s"),
             ("runs", _agreement(estimator) if hasattr(estimator, "stability_") else ""),
             ("clusters", _selected(choice)),
@@ -133,6 +136,10 @@ def show_fit(
         *shown,
         facts(*(("overlap", text) for text in unclear), ("verdict", verdict_line(found.verdict))),
     )
+
+
+def _imbalance(value: float) -> str:
+    return f"{value:.4g}" if value >= NO_IMBALANCE else "0"
 
 
 def _agreement(estimator: Any) -> str:
