@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._data.block_table import BlockTable
-from .._data.sampling import count_rows, sample_rows
+from .._data.sampling import sample_rows
 from .._io import FileError, nearest, table_bytes
 from .._records import OverlapWarning
 from ..report._fit_record import fit_record
@@ -187,7 +187,7 @@ def _overlap_shown_later(run: Session) -> Iterator[None]:
 def _described(study: Study, estimator: Any) -> dict[str, Any]:
     encoder = getattr(estimator, "encoder_", None)
     return {
-        "rows": count_rows(study.X),
+        "rows": estimator.weights_.size,
         "design_weights": study.sample_weight is not None,
         "columns": study.names,
         "kinds": {} if encoder is None else encoder.kinds_,
