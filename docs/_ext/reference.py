@@ -16,7 +16,6 @@ MODULES = {
     "unskew.anndata": "AnnData",
     "unskew.dask": "Dask clusters",
 }
-WITHOUT_ALL = {"unskew.dask": ["DaskDCKM", "SchedulerGone"]}
 
 
 def write(folder: Path) -> None:
@@ -28,8 +27,7 @@ def write(folder: Path) -> None:
         "",
     ]
     for module, title in MODULES.items():
-        names = getattr(import_module(module), "__all__", None) or WITHOUT_ALL[module]
-        names = [name for name in names if not name.startswith("_")]
+        names = [name for name in import_module(module).__all__ if not name.startswith("_")]
         summary = (import_module(module).__doc__ or "").split("\n\n")[0].replace("\n", " ")
         summary = summary.removeprefix("unskew: ")
         lines += [title, "-" * len(title), "", f"``{module}``: {summary}", ""]

@@ -48,7 +48,7 @@ from ._parallel import one_blas_thread
 from .dckm import DCKM
 from .mixture import SelectionMixture
 
-__all__ = ["DaskDCKM", "DaskSelectionMixture"]
+__all__ = ["DaskDCKM", "DaskSelectionMixture", "SchedulerGone"]
 
 # Submitted tasks per thread of the cluster: one is running, the others are being transferred.
 MAX_IN_FLIGHT = 3
