@@ -49,7 +49,7 @@ soak: $(READY)
 	    tests/trust/test_load.py -m "soak or not soak" & first=$$!; \
 	UNSKEW_TRUST_REPORT=out/trust-2.json $(BIN)/python -m pytest tests/trust -m "soak or not soak" \
 	    --ignore tests/trust/test_properties.py --ignore tests/trust/test_hostile_files.py \
-	    --ignore tests/trust/test_load.py; wait $$first
+	    --ignore tests/trust/test_load.py; second=$$?; wait $$first && exit $$second
 	$(BIN)/python -m tests.trust.report docs/results/trust.md out/trust-1.json out/trust-2.json
 
 # Mutants of the kernels, 20 of each module: about ten minutes. `make soak` adds the result to its page.
