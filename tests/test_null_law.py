@@ -42,6 +42,32 @@ def test_the_test_has_its_level_under_design_weights():
     assert rejected <= 9
 
 
+def permutation_p(dual, X, rng, draws=2000):
+    """The same test by permutations of the rows against the cells."""
+    F = dual.a[:, None] * (X - np.average(X, axis=0, weights=dual.a)) * dual.pairs.scale
+
+    def imbalance(cell):
+        return ((dual.G[cell].T @ F) ** 2).sum()
+
+    observed = imbalance(dual.cell)
+    above = sum(imbalance(rng.permutation(dual.cell)) >= observed for _ in range(draws))
+    return (1 + above) / (1 + draws)
+
+
+def test_the_test_agrees_with_permutations():
+    rng, sides = np.random.default_rng(2), set()
+    for _ in range(40):
+        X, site = correlated(rng, 150), rng.integers(0, 3, 150)
+        X[:, 0] += 0.55 * X[:, 0].std() * site  # p is about 0.01
+        dual = dual_of(np.c_[X, np.eye(3)[site]], [6, 7, 8])
+        p = permutation_p(dual, X, rng)
+        if not 0.005 < p < 0.015:  # the approximation, and 2,000 permutations
+            assert is_beyond_chance(dual) == (p < 0.01), p
+            sides.add((p < 0.01, 0.0015 < p < 0.03))
+    # Both answers were seen, also near the level.
+    assert {(True, True), (False, True)} <= sides
+
+
 @pytest.mark.parametrize("scale", [1.0, 1000.0])
 def test_few_shifted_columns_are_found_at_any_scale_of_the_weights(rng, scale):
     X = rng.normal(size=(400, 50))
