@@ -33,7 +33,7 @@ plt.show()
 # %%
 # A larger ``spread_strength`` keeps the weights closer to 1.
 rows = []
-for strength in (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0):
+for strength in (0.1, 0.3, 1.0, 3.0, 10.0):
     fitted = DecorrelationWeights(suspects="site", spread_strength=strength).fit(table)
     left = fitted.imbalance_ / fitted.initial_imbalance_
     rows.append((strength, fitted.effective_sample_size_, left))
@@ -45,7 +45,9 @@ for strength in (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0):
 fig, ax = plt.subplots(figsize=(5, 3.6), layout="constrained")
 ax.plot([row[1] for row in rows], [row[2] for row in rows], marker="o")
 for strength, size, left in rows:
-    ax.annotate(f"{strength:g}", (size, left), textcoords="offset points", xytext=(6, 4))
+    ax.annotate(
+        f"{strength:g}", (size, left), textcoords="offset points", xytext=(-4, 6), ha="right"
+    )
 ax.set(xlabel="effective sample size, as a share", ylabel="imbalance left, as a share")
 ax.set_title("labels: spread_strength", fontsize=10)
 plt.show()
