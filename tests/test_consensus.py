@@ -13,9 +13,10 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import unskew
 from unskew import DCKM, ConsensusDCKM, choose_k, choose_strengths
+from unskew._mixture.partition import PartitionCriterion
 from unskew.consensus import _voting
 from unskew.diagnostics import verdict
-from unskew.simulate import make_site_footprint, make_spurious_background
+from unskew.simulate import make_site_footprint, make_sites, make_spurious_background
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_runs_of_a_worse_optimum_do_not_outvote_the_best():
     good, bad = np.repeat([0, 0, 1, 1], 15), np.repeat([0, 1, 0, 1], 15)
     runs = np.stack([bad, bad, good, bad, good]).astype(np.int32)
     assert adjusted_rand_score(bad, _voting.agree(runs, 2, np.ones(60))[1]) == 1
-    voters, votes, own, confidence = _voting.elect(runs, 2, np.ones(60), explained_by(x))
+    voters, votes, own, confidence = _voting.elect(runs, 2, np.ones(60), explained_by(x), 0.95)
     assert voters.tolist() == [0, 2, 4]  # the better half, of which two are good
     assert adjusted_rand_score(good, own) == 1
     assert confidence.max() < 1
@@ -119,7 +120,7 @@ def test_all_runs_vote_where_what_they_agree_on_explains_enough():
     rng = np.random.default_rng(5)
     truth, runs = random_runs(rng)
     x = truth + rng.normal(scale=0.01, size=60)
-    voters, _, own, confidence = _voting.elect(runs, 3, np.ones(60), explained_by(x))
+    voters, _, own, confidence = _voting.elect(runs, 3, np.ones(60), explained_by(x), 0.95)
     assert voters.tolist() == list(range(len(runs)))
     _, same, alike = _voting.agree(runs, 3, np.ones(60))
     assert np.array_equal(own, same)
@@ -128,8 +129,19 @@ def test_all_runs_vote_where_what_they_agree_on_explains_enough():
 
 def test_all_runs_vote_where_there_is_nothing_to_explain():
     _, runs = random_runs(np.random.default_rng(6))
-    voters, *_ = _voting.elect(runs, 3, np.ones(60), lambda labels: -1e-16 * (labels[0] + 1))
+    voters, *_ = _voting.elect(runs, 3, np.ones(60), lambda labels: -1e-16 * (labels[0] + 1), 0.95)
     assert voters.size == len(runs)
+
+
+def test_consensus_with_effects_has_no_higher_bic_than_the_solution_of_dckm():
+    # Each site has a group of its own, so that most runs from random partitions find other groups.
+    data = make_sites(600, n_clusters=5, n_sites=3, n_shared=2, rate=0, shift=1.5, random_state=1)
+    how = {"suspects": data.suspects, "random_state": 0}
+    model = ConsensusDCKM(5, n_runs=6, **how).fit(data.X)
+    selected = next(one for one in model.restarts_ if one["chosen"])
+    rest = np.setdiff1d(np.arange(data.X.shape[1]), data.suspects)
+    criterion = PartitionCriterion.of_matrix(data.X[:, rest], data.site, np.ones(600))
+    assert criterion.bic(model.labels_, 5) <= selected["bic"] * (1 + 1e-9)  # rounding
 
 
 # --------------------------------------------------------------------------------- the estimator

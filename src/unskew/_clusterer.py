@@ -152,7 +152,7 @@ class BaseClusterer(
     def _fit_effects(
         self, design: Design, init: Any, seeds: np.ndarray, context: Any = None,
         save: Any = None, resume: Any = None,
-    ) -> None:  # fmt: skip
+    ) -> _effects.EffectsCandidate:  # fmt: skip
         adjust = self._adjust_for(design.rows.sparse)
         if design.rows.sparse:
             raise ValueError(
@@ -196,6 +196,7 @@ class BaseClusterer(
         self._store_clusters(design._replace(distance=chosen.solution.distance), chosen.solution)
         if self.identified_ == "no":
             warnings.warn(self._not_identified, UserWarning, stacklevel=FIT_STACKLEVEL + 1)
+        return chosen
 
     @property
     def suspect_effects_(self):

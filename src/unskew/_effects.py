@@ -9,6 +9,7 @@ and y, so that the weights correct for the selection only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -228,6 +229,10 @@ class EffectsCandidate(NamedTuple):
     problem: Problem
     bic: float = np.nan
 
+    @property
+    def has_effects(self) -> bool:
+        return self.init not in (WEIGHTS_ONLY, NO_EFFECTS)
+
     def as_dict(self, chosen: bool) -> dict:
         problem, solution = self.problem, self.solution
         ess = _terms.effective_share(solution.w, problem.inverse_a, problem.design_sum)
@@ -248,17 +253,11 @@ MAX_COMPARED = 3000
 WITHOUT_EFFECTS = 10.0
 
 
-def select(candidates: list[EffectsCandidate], source: np.ndarray) -> list[EffectsCandidate]:
-    """The candidates with their BIC, the selected one first, then by BIC.
-
-    The partitions are compared by one likelihood, in which clusters have means, the cells of the
-    suspects have effects that are shrunk towards 0, and the shares of the clusters are free in each
-    cell (`_mixture.partition`), on at most 3,000 rows. Objectives and inertias are not comparable:
-    effects that absorb the groups leave nothing to balance and a lower inertia than the groups.
-    ``source``: source of each column of X, whose indicators are one category.
-    """
-    problem, distance = candidates[0].problem, candidates[0].problem.distance
-    rows = problem.rows
+def partition_bic(problem: Problem, source: np.ndarray) -> Callable[..., float]:
+    """Function (labels, K, effects=True) -> BIC of the partition (`_mixture.partition`), on at most
+    3,000 rows. ``source``: source of each column of X, whose indicators are one category."""
+    rows, distance = problem.rows, problem.distance
+    assert distance is not None
     which = draw_rows(problem.a, MAX_COMPARED, 0)
     tile = rows.select(which).take(np.arange(which.size))
     X = np.asarray(tile[:, distance.columns], dtype=np.float64)
@@ -268,12 +267,24 @@ def select(candidates: list[EffectsCandidate], source: np.ndarray) -> list[Effec
         )
     level = np.zeros(which.size, int) if problem.dual is None else problem.dual.cell[which]
     criterion = PartitionCriterion.of_matrix(X, level, problem.a[which], source[distance.columns])
+    return lambda labels, K, effects=True: criterion.bic(labels[which], K, effects)
+
+
+def select(candidates: list[EffectsCandidate], source: np.ndarray) -> list[EffectsCandidate]:
+    """The candidates with their BIC, the selected one first, then by BIC.
+
+    The partitions are compared by one likelihood, in which clusters have means, the cells of the
+    suspects have effects that are shrunk towards 0, and the shares of the clusters are free in each
+    cell (`_mixture.partition`), on at most 3,000 rows. Objectives and inertias are not comparable:
+    effects that absorb the groups leave nothing to balance and a lower inertia than the groups.
+    ``source``: source of each column of X, whose indicators are one category.
+    """
+    bic_of = partition_bic(candidates[0].problem, source)
     found = []
     for each in candidates:
         clusters = each.solution.clusters
         assert clusters is not None
-        effects = each.init not in (WEIGHTS_ONLY, NO_EFFECTS)
-        value = criterion.bic(clusters.labels[which], clusters.C.shape[0], effects)
+        value = bic_of(clusters.labels, clusters.C.shape[0], each.has_effects)
         found.append(each._replace(bic=value))
 
     def rank(candidate: EffectsCandidate) -> float:
@@ -322,7 +333,7 @@ def fit_candidates(
     assert first.solution.distance is not None
     assert first.solution.distance.effects is not None
     step = None
-    if first.init in (WEIGHTS_ONLY, NO_EFFECTS):
+    if not first.has_effects:
         start = without_effects(problem, inertia=first.init == WEIGHTS_ONLY)
     else:
         start = problem.with_effects_of(first.solution.distance.effects.B)

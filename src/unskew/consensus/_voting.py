@@ -6,9 +6,8 @@ consensus maximises the co-association within clusters, by k-means on h. No n x 
 the mean co-association of a row with a cluster is h_i times the cluster's mean, so the cost is
 linear in n. For few rows average linkage on the matrix gives one more initialization.
 
-If runs converged to different optima, their consensus can be a mixture that is no optimum itself.
-Such a mixture explains clearly less variance than the best run; then the better half of the runs
-votes.
+If runs converged to different optima, their consensus can be a mixture that is no optimum itself,
+and worse than the best run; then the better half of the runs votes.
 """
 
 from __future__ import annotations
@@ -27,10 +26,6 @@ SMALL_N = 2048
 # Maximum number of rows on which the initialization is selected.
 MAX_LINKAGE_ROWS = 20_000
 PIECE = 2**16
-# The consensus should explain at least this share of the variance that the best run explains.
-# (Measured: .88 and .90 where the vote mixed two optima, .96 and more in all other samples, of the
-# simulators and of amazon, webcam and Office-Home 1.)
-ENOUGH_EXPLAINED = 0.95
 
 
 class Votes(NamedTuple):
@@ -114,20 +109,20 @@ def agree(labels: np.ndarray, K: int, a: np.ndarray) -> tuple[Votes, np.ndarray,
 
 
 def elect(
-    labels: np.ndarray, K: int, a: np.ndarray, explained: Callable[[np.ndarray], float]
+    labels: np.ndarray, K: int, a: np.ndarray, score: Callable[[np.ndarray], float], share: float
 ) -> tuple[np.ndarray, Votes, np.ndarray, np.ndarray]:
     """The voting runs, and their votes, labels and confidence.
 
-    explained: the share of the variance that a partition explains. All runs vote, unless their
-    consensus explains less than ENOUGH_EXPLAINED times what the best run explains: then the better
-    half of them votes, and so on. If no run explains any variance, all vote.
+    ``score`` of a partition: larger is better, one cluster has 0. All runs vote, unless the score
+    of their consensus is below ``share`` times that of the best run: then the better half of them
+    votes, and so on, to the best run alone. If no run has a positive score, all vote.
     """
-    single = np.array([explained(labels_r) for labels_r in labels])
+    single = np.array([score(labels_r) for labels_r in labels])
     order, count = np.argsort(-single, kind="stable"), len(labels)
     while True:
         voters = np.sort(order[:count])
         votes, own, confidence = agree(labels[voters], K, a)
-        if count == 1 or single.max() < 1e-9 or explained(own) >= ENOUGH_EXPLAINED * single.max():
+        if count == 1 or single.max() < 1e-9 or score(own) >= share * single.max():
             return voters, votes, own, confidence
         count = (count + 1) // 2
 
