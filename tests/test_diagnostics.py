@@ -14,7 +14,7 @@ from sklearn.base import clone
 from unskew import DCKM, ConsensusDCKM, DecorrelationWeights, SelectionMixture
 from unskew._data import sampling
 from unskew.diagnostics import METHODS, Evidence, audit, compare, decide, diagnose, verdict
-from unskew.diagnostics._likelihood import levels_of, values_of
+from unskew.diagnostics._likelihood import agreement_of_halves, levels_of, values_of
 from unskew.diagnostics._view import view_of_fit
 from unskew.metrics import (
     adjusted_rand_score,
@@ -338,7 +338,7 @@ FINE = Evidence(
 )  # fmt: skip
 MIXTURE = {
     "kmeans_bic": 1200.0, "halves": 0.95, "mixture_bic": None, "mixture_same": None,
-    "mixture_same_as_dropped": None,
+    "mixture_same_as_dropped": None, "of_mixture": True,
 }  # fmt: skip
 BLIND = {"suspects": (), "bic": None, "kmeans_bic": None, "same_as_dropped": None}
 
@@ -394,6 +394,9 @@ def test_reasons_have_the_numbers_and_the_columns():
         (MIXTURE | {"identified": "no"}, "cannot be told", "share too few groups"),
         (MIXTURE | {"identified": "under small effects"}, "helped", "This holds if the effects"),
         (MIXTURE | {"suspects_matter": False}, "no effect", "Naming “site” changed nothing"),
+        (MIXTURE | {"group_gain": -60.0}, "cannot be told", "do not show groups"),
+        ({"group_gain": -60.0}, "cannot be told", "do not show groups"),
+        (MIXTURE | {"group_gain": -60.0, "suspects_matter": False}, "no effect", "changed nothing"),
         (MIXTURE | {"kmeans_bic": 1009.0}, "cannot be told", "BIC differs by 9"),
         (MIXTURE | {"kmeans_bic": 900.0}, "harmed", "BIC is higher by 100"),
         # Its groups do not depend on its weights.
@@ -847,9 +850,34 @@ def test_rare_values_of_a_suspect_are_one_value(rng):
 def test_a_mixture_of_few_rows_has_a_verdict(rng):
     frame = pd.DataFrame({"x": rng.normal(size=5), "y": rng.normal(size=5), "site": list("aabbb")})
     model = SelectionMixture(3, suspects="site", random_state=0).fit(frame)
-    found = diagnose(model, frame)
-    assert found.verdict.word in ("no effect", "cannot be told")
-    assert found.evidence.halves == 0  # a half has fewer rows than groups
+    assert diagnose(model, frame).verdict.word in ("no effect", "cannot be told")
+    # A half has fewer rows than groups.
+    part, a = model.set_params(effects="auto"), np.ones(5)
+    assert agreement_of_halves(part, frame, a, None, model.labels_, 0) == 0
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [SelectionMixture, DCKM])
+def test_noise_with_columns_that_a_site_shifts_shows_no_groups(kind, rng):
+    site = rng.integers(0, 3, 400)
+    X = rng.normal(size=(400, 4))
+    X[:, 0] += 0.8 * site
+    X[:, 1] -= 0.6 * site
+    found = diagnose(kind(3, suspects=[4], random_state=0).fit(np.c_[X, site]), np.c_[X, site])
+    assert found.verdict.word == "cannot be told"
+    assert "The data do not show groups" in found.verdict.sentence
+    assert found.separation.bic_gain < 0
+    assert found.separation.silhouette < 0.2
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [SelectionMixture, DCKM])
+def test_groups_that_are_far_apart_are_well_separated(kind):
+    data = make_sites(400, n_clusters=3, n_sites=2, separation=4, random_state=0)
+    model = kind(3, suspects=data.suspects, random_state=0).fit(data.X)
+    found = diagnose(model, data.X).separation
+    assert found.silhouette > 0.5
+    assert found.bic_gain > 400  # more than 1 per row
 
 
 @pytest.mark.filterwarnings("ignore")

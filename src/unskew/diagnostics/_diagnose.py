@@ -32,6 +32,7 @@ from ._likelihood import check_mixture, compare_likelihoods
 from ._mixing import measure_mixing
 from ._overlap import measure_overlap
 from ._results import Baseline, Convergence, Diagnostics, SuspectEffect
+from ._separation import measure_separation
 from ._verdict import Evidence, Verdict, decide
 from ._view import View, call_of, row_index, settings_of, view_of_fit
 
@@ -234,6 +235,9 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
         convergence=_convergence(model),
         clusters=clusters,
         explained_variance=variance,
+        separation=None
+        if labels is None
+        else measure_separation(model, view, labels, _seed(model)),
         associations=own,
         baselines=described,
         flow=flow,

@@ -21,6 +21,7 @@ from .._mixture.partition import PartitionCriterion
 from .._progress import emit, nested_progress
 from ..metrics import adjusted_rand_score
 from ..mixture import SelectionMixture
+from ._verdict import found_others, is_same, shows_no_groups
 from ._view import MAX_CODES, View
 
 # Rows that are compared, and columns beyond which they are not, because they are made dense.
@@ -57,6 +58,13 @@ class LikelihoodCheck(NamedTuple):
     identified, not_identified
         Whether the clusters join the values of the suspects, as in SelectionMixture: "yes", "under
         small effects" or "no", and the reason.
+    of_mixture
+        Whether the model is a SelectionMixture.
+    group_gain
+        BIC of one group minus that of the groups of the SelectionMixture, the model itself or the
+        one with which DCKM is compared: negative where the data do not show groups.
+
+    Numbers that cannot change the verdict are None, because they need further fits.
     """
 
     bic: float
@@ -71,38 +79,58 @@ class LikelihoodCheck(NamedTuple):
     mixture_same: float | None = None
     mixture_same_as_dropped: float | None = None
     mixture_halves: float | None = None
+    of_mixture: bool = False
+    group_gain: float | None = None
 
 
-class Compared(NamedTuple):
-    """Rows that are compared: positions, values, source of each column, level of the suspects,
-    design weights, and the labels (codes 0, 1, ...) of the model, of k-means without the suspects
-    and of another run."""
+class Drawn(NamedTuple):
+    """At most 3,000 rows: positions, values, source of each column, level of the suspects, design
+    weights."""
 
     which: np.ndarray
     X: np.ndarray
     source: np.ndarray
     level: np.ndarray
     a: np.ndarray
+
+    def criterion(self) -> PartitionCriterion:
+        return PartitionCriterion.of_matrix(self.X, self.level, self.a, self.source)
+
+    def codes(self, labels: Any) -> np.ndarray:
+        """Labels of these rows as 0, 1, ..."""
+        return np.unique(np.asarray(labels)[self.which], return_inverse=True)[1]
+
+
+class Compared(NamedTuple):
+    """Drawn rows, and labels of the model, of k-means without the suspects and of another run."""
+
+    rows: Drawn
     own: np.ndarray
     dropped: np.ndarray
     repeated: np.ndarray
 
 
-def draw_compared(
-    model: Any, view: View, dropped: np.ndarray, repeated: np.ndarray, seed: int
-) -> Compared | None:
-    """At most 3,000 rows; None without suspects and for very wide data."""
-    if view.suspects is None or view.rest.size == 0 or view.rows.d > MAX_COLUMNS:
+def draw(view: View, seed: int) -> Drawn | None:
+    """None for very wide data."""
+    if view.rest.size == 0 or view.rows.d > MAX_COLUMNS:
         return None
     which = draw_rows(view.a, MAX_COMPARED, seed)
     tile = np.asarray(view.rows.take(which), dtype=np.float64)
-    labels = (
-        np.unique(np.asarray(each)[which], return_inverse=True)[1]
-        for each in (model.labels_, dropped, repeated)
-    )
+    level = np.zeros(which.size, dtype=np.intp)
+    if view.suspects is not None:
+        level = levels_of(tile[:, view.suspects])
     a = view.a[which] / view.a[which].mean()
-    X, source = values_of(view, tile), view.sources[view.rest]
-    return Compared(which, X, source, levels_of(tile[:, view.suspects]), a, *labels)
+    return Drawn(which, values_of(view, tile), view.sources[view.rest], level, a)
+
+
+def draw_compared(
+    model: Any, view: View, dropped: np.ndarray, repeated: np.ndarray, seed: int
+) -> Compared | None:
+    """None without suspects and for very wide data."""
+    rows = None if view.suspects is None else draw(view, seed)
+    if rows is None:
+        return None
+    return Compared(rows, *(rows.codes(each) for each in (model.labels_, dropped, repeated)))
 
 
 def compare_likelihoods(
@@ -112,33 +140,39 @@ def compare_likelihoods(
 
     ``dropped`` and ``repeated`` are the labels of two runs of k-means without the suspects.
     """
-    rows, K = draw_compared(model, view, dropped, repeated, seed), int(model._K)
-    if rows is None:
+    compared, K = draw_compared(model, view, dropped, repeated, seed), int(model._K)
+    if compared is None:
         return None
-    criterion = PartitionCriterion.of_matrix(rows.X, rows.level, rows.a, rows.source)
+    rows, own, dropped, repeated = compared
+    criterion = rows.criterion()
     N = np.zeros((rows.level.max() + 1, K))
-    np.add.at(N, (rows.level, rows.own), rows.a)
+    np.add.at(N, (rows.level, own), rows.a)
     # Levels are combinations of encoded values, so that the reason names none of them.
     identified, reason = identify(N, ["some values"] * len(N), " and ".join(view.suspect_names))
     found = LikelihoodCheck(
-        criterion.bic(rows.own, K),
-        criterion.bic(rows.dropped, K),
-        adjusted_rand_score(rows.own, rows.dropped, sample_weight=rows.a),
-        adjusted_rand_score(rows.dropped, rows.repeated, sample_weight=rows.a),
+        criterion.bic(own, K),
+        criterion.bic(dropped, K),
+        adjusted_rand_score(own, dropped, sample_weight=rows.a),
+        adjusted_rand_score(dropped, repeated, sample_weight=rows.a),
         identified,
         reason,
+        suspects_matter=model.spread_strength is not None or model._associated,
     )
-    if model.spread_strength is None and not model._associated:
-        return found._replace(suspects_matter=False)
+    if not found.suspects_matter or is_same(found):
+        return found
     mixture, X = fit_mixture(rows, K, seed)
     # Agreement as in the population, where the suspects tell nothing about the groups.
     groups, w = mixture.predict(X, shares="population"), mixture.combined_weights_
-    return found._replace(
+    found = found._replace(
         mixture_bic=criterion.bic(mixture.labels_, K),
-        mixture_same=adjusted_rand_score(groups, rows.own, sample_weight=w),
-        mixture_same_as_dropped=adjusted_rand_score(groups, rows.dropped, sample_weight=w),
-        mixture_halves=agreement_of_halves(mixture, X, rows.a, rows.a, groups, seed),
+        mixture_same=adjusted_rand_score(groups, own, sample_weight=w),
+        mixture_same_as_dropped=adjusted_rand_score(groups, dropped, sample_weight=w),
+        group_gain=float(mixture.one_group_bic_ - mixture.bic_),
     )
+    if shows_no_groups(found) or found_others(found):
+        return found
+    halves = agreement_of_halves(mixture, X, rows.a, rows.a, groups, seed)
+    return found._replace(mixture_halves=halves)
 
 
 def check_mixture(
@@ -152,37 +186,43 @@ def check_mixture(
 ) -> LikelihoodCheck | None:
     """A LikelihoodCheck of a SelectionMixture, whose likelihood alone would agree with its own
     mistakes: mixtures of random halves of the rows have to find the same groups."""
-    rows, K = draw_compared(model, view, dropped, repeated, seed), model.n_components_
-    if rows is None:
+    compared, K = draw_compared(model, view, dropped, repeated, seed), model.n_components_
+    if compared is None:
         return None
+    rows, own, dropped, repeated = compared
     X = take_rows(X, rows.which)
     criterion = model._partition_criterion(X, rows.a)
     w = np.asarray(model.combined_weights_)[rows.which]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about overlap and unknown values
         groups = model.predict(X, shares="population")
-    given = None if sample_weight is None else rows.a
     choice = model.choice_
-    return LikelihoodCheck(
-        criterion.bic(rows.own, K),
-        criterion.bic(rows.dropped, K),
+    found = LikelihoodCheck(
+        criterion.bic(own, K),
+        criterion.bic(dropped, K),
         min(
-            adjusted_rand_score(rows.own, rows.dropped, sample_weight=rows.a),
-            adjusted_rand_score(groups, rows.dropped, sample_weight=w),
+            adjusted_rand_score(own, dropped, sample_weight=rows.a),
+            adjusted_rand_score(groups, dropped, sample_weight=w),
         ),
-        adjusted_rand_score(rows.dropped, rows.repeated, sample_weight=rows.a),
+        adjusted_rand_score(dropped, repeated, sample_weight=rows.a),
         model.identified_,
         "",
-        halves=agreement_of_halves(model, X, rows.a, given, groups, seed),
         suspects_matter=choice["effects"] != "none" or choice["selection"] != "common",
+        of_mixture=True,
+        group_gain=float(model.one_group_bic_ - model.bic_),
     )
+    decided = is_same(found) or shows_no_groups(found) or found.identified == "no"
+    if not found.suspects_matter or decided:
+        return found
+    given = None if sample_weight is None else rows.a
+    return found._replace(halves=agreement_of_halves(model, X, rows.a, given, groups, seed))
 
 
 def agreement_of_halves(
     model: SelectionMixture, X: Any, a: np.ndarray, given: Any, groups: np.ndarray, seed: int
 ) -> float:
-    """Mean agreement of ``groups`` with those of mixtures of two random halves of the rows;
-    ``given`` is their sample_weight."""
+    """Mean agreement of ``groups`` with those of mixtures of the selected form that are fitted to
+    two random halves of the rows; ``given`` is their sample_weight."""
     order, found = np.random.default_rng(seed).permutation(a.size), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about overlap, convergence and unknown values
@@ -190,8 +230,9 @@ def agreement_of_halves(
         for half in np.array_split(order, 2):
             which = np.sort(half)
             part = clone(model).set_params(
-                n_components=model.n_components_, init=None, checkpoint=None, verbose=0
-            )
+                n_components=model.n_components_, init=None, checkpoint=None, verbose=0,
+                **model.choice_,
+            )  # fmt: skip
             try:
                 with nested_progress():
                     own_weight = None if given is None else given[which]
@@ -233,7 +274,7 @@ def levels_of(Z: np.ndarray) -> np.ndarray:
     return np.unique(place[level], return_inverse=True)[1]
 
 
-def fit_mixture(rows: Compared, K: int, seed: int) -> tuple[SelectionMixture, np.ndarray]:
+def fit_mixture(rows: Drawn, K: int, seed: int) -> tuple[SelectionMixture, np.ndarray]:
     """A SelectionMixture with its defaults, and the rows that it was fitted to."""
     sources, first, size = np.unique(rows.source, return_index=True, return_counts=True)
     columns: list[np.ndarray] = []

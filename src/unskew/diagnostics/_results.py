@@ -274,6 +274,20 @@ class Settings:
     ignored: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True)
+class Separation:
+    """How well separated the clusters are.
+
+    silhouette  mean silhouette coefficient, in the columns without the effects that the model
+                removes: 1 for clusters that are far apart, about 0 for clusters that overlap
+    bic_gain    BIC of one cluster minus that of the clusters: negative where the data do not show
+                them; None for data with too many columns
+    """
+
+    silhouette: float | None
+    bic_gain: float | None
+
+
 class HasTables:
     """Fields that are tuples of dataclasses, as tables."""
 
@@ -302,7 +316,8 @@ class Diagnostics(HasTables):
     """Diagnostics of a fitted model; see `diagnose`.
 
     For DecorrelationWeights, which have no clusters, ``clusters``, ``baselines`` and
-    ``associations`` are empty and ``flow``, ``projection``, ``explained_variance`` are None.
+    ``associations`` are empty and ``flow``, ``projection``, ``explained_variance`` and
+    ``separation`` are None.
     """
 
     verdict: Verdict
@@ -317,6 +332,7 @@ class Diagnostics(HasTables):
     convergence: Convergence
     clusters: tuple[ClusterProfile, ...]
     explained_variance: float | None
+    separation: Separation | None
     associations: tuple[Association, ...]
     baselines: tuple[Baseline, ...]
     flow: Flow | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 # The effective sample size is too small below this share, or below this many rows per cluster.
 TINY_EFFECTIVE_SIZE = 0.02
@@ -51,7 +52,8 @@ class Evidence:
                         agreement of clusterings of random halves of the rows: with the model's
                         distance and weights, and with plain k-means
     bic, kmeans_bic, mixture_bic, same_as_dropped, kmeans_repeated, mixture_same,
-    mixture_same_as_dropped, halves, suspects_matter, identified, not_identified
+    mixture_same_as_dropped, mixture_halves, halves, suspects_matter, identified, not_identified,
+    of_mixture, group_gain
                         comparison with k-means without the suspects and with a mixture: see
                         ``LikelihoodCheck``
     gained, lost        columns whose between-cluster share of the variance increased and decreased
@@ -91,6 +93,8 @@ class Evidence:
     suspects_matter: bool = True
     identified: str | None = None
     not_identified: str = ""
+    of_mixture: bool = False
+    group_gain: float | None = None
     gained: tuple[tuple[str, float], ...] = ()
     lost: tuple[tuple[str, float], ...] = ()
     constant_suspects: bool = False
@@ -118,10 +122,12 @@ def decide(evidence: Evidence) -> Verdict:
                of DCKM, the suspects are not associated with the other columns beyond chance
     no effect  the clusters are the same: the agreement is at least 0.95, or, of DCKM, as high as
                that of two runs of k-means
+    cannot be told
+               the data do not show groups: the BIC of a mixture with one group is lower
     of SelectionMixture:
     cannot be told
-               mixtures of random halves of the rows find other groups (agreement below 0.9), or
-               the effects are not identifiable
+               the effects are not identifiable, or mixtures of random halves of the rows find
+               other groups (agreement below 0.9)
     helped     the BIC of the groups is lower than that of the clusters of k-means by more than 10
     harmed     it is higher by more than 10
     of DCKM and ConsensusDCKM:
@@ -153,7 +159,7 @@ def decide(evidence: Evidence) -> Verdict:
     """
     e = evidence
     reasons = _reasons(e)
-    same_dropped = _as_good_as_dropped(e)
+    same_dropped = is_same(e)
 
     def conclude(word: str, sentence: str) -> Verdict:
         return Verdict(word, sentence, tuple(reasons), same_dropped)
@@ -161,7 +167,7 @@ def decide(evidence: Evidence) -> Verdict:
     few = e.effective_size < TINY_EFFECTIVE_SIZE or (
         e.n_clusters is not None and e.kish_size < ROWS_PER_CLUSTER * e.n_clusters
     )
-    if few and e.halves is None:  # the groups of a mixture do not depend on the weights
+    if few and not e.of_mixture:  # the groups of a mixture do not depend on the weights
         return conclude(
             "harmed",
             f"The effective sample size is too small: after weighting, {e.n_rows:,} rows are "
@@ -204,11 +210,11 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
             "no effect",
             f"Naming {what} changed nothing: no effect on the columns was found, and no difference "
             "in the shares of the groups."
-            if e.halves is not None
+            if e.of_mixture
             else f"Naming {what} changed nothing: there is no association with the other columns "
             "beyond chance.",
         )
-    if _as_good_as_dropped(e):
+    if is_same(e):
         limit = (
             ""
             if e.same_as_dropped >= SAME_GROUPS
@@ -219,14 +225,21 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
             f"{plain[0].upper()}{plain[1:]} finds the same clusters (agreement "
             f"{e.same_as_dropped:.2f}{limit}).",
         )
-    if e.halves is not None:
+    if shows_no_groups(e):
+        assert e.group_gain is not None
+        return conclude(
+            "cannot be told",
+            "The data do not show groups: a model with one group explains them better than a "
+            f"mixture of {e.n_clusters} (BIC is lower by {-e.group_gain:,.0f}).",
+        )
+    if e.of_mixture:
         return _decide_mixture(e, plain, conclude)
     assert e.mixture_bic is not None
     assert e.mixture_same is not None
     assert e.mixture_same_as_dropped is not None
     gain, closer = e.kmeans_bic - e.bic, e.mixture_same - e.mixture_same_as_dropped
-    lower = min(e.bic, e.kmeans_bic) - e.mixture_bic
-    if lower > DECISIVE and max(e.mixture_same, e.mixture_same_as_dropped) < OTHER_GROUPS:
+    if found_others(e):
+        lower = min(e.bic, e.kmeans_bic) - e.mixture_bic
         return conclude(
             "cannot be told",
             "A mixture model finds other groups, which explain the data better than these clusters "
@@ -259,18 +272,18 @@ def _decide_mixture(e: Evidence, plain: str, conclude: Callable[[str, str], Verd
     """Verdict on the groups of a SelectionMixture that differ from the clusters of k-means."""
     assert e.bic is not None
     assert e.kmeans_bic is not None
-    assert e.halves is not None
     what = describe_names(e.suspects)
+    if e.identified == "no":
+        return conclude(
+            "cannot be told",
+            f"The values of {what} share too few groups to distinguish their effects from groups.",
+        )
+    assert e.halves is not None
     if e.halves < REPRODUCIBLE:
         return conclude(
             "cannot be told",
             f"Random halves of the rows give other groups (agreement {e.halves:.2f}): they are not "
             "reproducible. Try another number of groups.",
-        )
-    if e.identified == "no":
-        return conclude(
-            "cannot be told",
-            f"The values of {what} share too few groups to distinguish their effects from groups.",
         )
     gain = e.kmeans_bic - e.bic
     if abs(gain) <= CLEAR:
@@ -303,12 +316,24 @@ def _unless_unidentified(
     return conclude("helped", sentence)
 
 
-def _as_good_as_dropped(e: Evidence) -> bool:
+def is_same(e: Any) -> bool:
+    """Whether the clusters are those of k-means without the suspects. Of ``Evidence`` or a
+    LikelihoodCheck."""
     if e.same_as_dropped is None or e.kmeans_repeated is None:
         return False
-    if e.halves is not None:  # of a mixture, whose reproducibility is judged by itself
+    if e.of_mixture:  # its reproducibility is judged by itself
         return e.same_as_dropped >= SAME_GROUPS
     return e.same_as_dropped >= min(SAME_GROUPS, e.kmeans_repeated)
+
+
+def shows_no_groups(e: Any) -> bool:
+    return e.group_gain is not None and e.group_gain < 0
+
+
+def found_others(e: Any) -> bool:
+    """Whether a mixture has found groups that explain the data better than both clusterings."""
+    lower = min(e.bic, e.kmeans_bic) - e.mixture_bic
+    return lower > DECISIVE and max(e.mixture_same, e.mixture_same_as_dropped) < OTHER_GROUPS
 
 
 def _decide_by_weights(e: Evidence, conclude: Callable[[str, str], Verdict]) -> Verdict:

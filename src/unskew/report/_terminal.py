@@ -123,6 +123,7 @@ def show_fit(
             ("effective sample size", f"{found.weights.kish_size:,.0f} of {n} rows"),
             ("imbalance", f"{_imbalance(before)} -> {_imbalance(after)}{left}"),
             ("fit", f"{estimator.status_}, {estimator.n_iter_} iterations, {seconds:.1f} s"),
+            ("separation", _separation(found)),
             ("runs", _agreement(estimator) if hasattr(estimator, "stability_") else ""),
             ("clusters", _selected(choice)),
         )
@@ -136,6 +137,18 @@ def show_fit(
         *shown,
         facts(*(("overlap", text) for text in unclear), ("verdict", verdict_line(found.verdict))),
     )
+
+
+def _separation(found: Diagnostics) -> str:
+    one = found.separation
+    if one is None:
+        return ""
+    parts = [] if one.silhouette is None else [f"silhouette {one.silhouette:.2f}"]
+    if one.bic_gain is not None:
+        names = f"{len(found.clusters)} clusters", "one cluster"
+        first, second = names if one.bic_gain >= 0 else names[::-1]
+        parts.append(f"BIC of {first} is lower than that of {second} by {abs(one.bic_gain):,.0f}")
+    return "; ".join(parts)
 
 
 def _imbalance(value: float) -> str:
