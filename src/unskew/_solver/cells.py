@@ -18,6 +18,8 @@ from .._rows import Rows
 # column. A share, not a number of rows: weight 2 is equivalent to the row twice, and the scale of
 # the weights does not matter.
 RARE_SHARE = 0.002
+# Rows that are summed at once.
+CHUNK = 2**18
 
 
 class InfeasibleMargins(ValueError):
@@ -76,6 +78,16 @@ def tile_cells(treatments: Treatments, tile: Any) -> tuple[np.ndarray, np.ndarra
     keys = bits.view([("", np.uint8)] * bits.shape[1]).ravel()
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     return bits[first], inverse
+
+
+def cell_totals(cell: np.ndarray, a: np.ndarray, C: int, power: int = 1) -> np.ndarray:
+    """Sum of a^power in each of C cells, in chunks: np.bincount copies its arguments as eight bytes
+    per row."""
+    totals = np.zeros(C)
+    for start in range(0, cell.size, CHUNK):
+        part = slice(start, start + CHUNK)
+        totals += np.bincount(cell[part], weights=a[part] ** power, minlength=C)
+    return totals
 
 
 def pooling(T: np.ndarray, totals: np.ndarray, source: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from scipy.stats import chi2
 from .._balance import Pairs
 from .._data.sampling import draw_rows
 from .._kmeans import cluster_sums
+from .cells import cell_totals
 from .dual import DualWeights
 
 # Level of the test, and rows from which the correlations of the features are estimated.
@@ -31,7 +32,7 @@ def is_beyond_chance(dual: DualWeights) -> bool:
     kernel = partial(_moments, dual.pairs, len(dual.T))
     parts = dual.rows.map(kernel, dual.a, dual.cell, dense=not dual._as_csr, additive=True)
     D = G.T @ (dual.rows.total(parts)[0] * dual.pairs.scale)
-    squares = np.bincount(dual.cell, weights=np.square(dual.a), minlength=len(dual.T))
+    squares = cell_totals(dual.cell, dual.a, len(dual.T), power=2)
     M = (G.T * squares) @ G
     first, second = _traces(dual)
     mean, variance = float(np.trace(M)) * first, 2.0 * float((M * M).sum()) * second

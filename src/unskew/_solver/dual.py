@@ -32,7 +32,7 @@ from .._balance import LARGEST_MATRIX, Pairs, concat_treatments
 from .._data.tiled import split_range
 from .._kmeans import cluster_sums
 from .._rows import Rows
-from .cells import CellCoding, KnownMargin, cells_of, make_coding, rake
+from .cells import CellCoding, KnownMargin, cell_totals, cells_of, make_coding, rake
 
 # Newton steps of one solve, halvings of a step, iterations of conjugate gradients.
 MAX_NEWTON, MAX_HALVINGS, MAX_CG = 50, 30, 1000
@@ -182,9 +182,9 @@ class DualWeights:
         d = self.pairs.features.size
         self._strides: np.ndarray | None = None
         if len(self.T) * (d + 1) ** 2 <= LARGEST_MATRIX:
-            n = np.bincount(self.cell, minlength=len(self.T))
+            n = cell_totals(self.cell, self.a, len(self.T), power=0).astype(np.intp)
             self._strides = np.maximum(1, n // max(CURVATURE_ROWS * (d + 1), MIN_CURVATURE_ROWS))
-        self._totals = np.bincount(self.cell, weights=self.a, minlength=len(self.T))
+        self._totals = cell_totals(self.cell, self.a, len(self.T))
         # mu of constant scores: A mu = 1.
         self._constant = np.linalg.lstsq(self.A, np.ones(len(self.T)), rcond=None)[0]
 
@@ -458,7 +458,7 @@ def make_dual(
     treatments = concat_treatments([pairs.treatments, *known])
     assert treatments is not None
     cell, T = cells_of(rows, treatments)
-    totals = np.bincount(cell, weights=a, minlength=len(T))
+    totals = cell_totals(cell, a, len(T))
     constraints, at = [], len(pairs.treatments)
     for each in margins:
         own = np.arange(at, at + len(each.treatments))
