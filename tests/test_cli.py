@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("typer")
+pytest.importorskip("rich_click")
 pytest.importorskip("skops")
 pl = pytest.importorskip("polars")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("typer")
+pytest.importorskip("rich_click")
 pytest.importorskip("skops")
 pytest.importorskip("pyarrow")
 pl = pytest.importorskip("polars")

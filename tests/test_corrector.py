@@ -319,7 +319,7 @@ def test_one_group_is_combat_of_the_means(rng):
 def test_correct_writes_the_whole_table_and_applies_the_model_to_new_rows(
     tmp_path, monkeypatch, unskew
 ):
-    pytest.importorskip("typer")
+    pytest.importorskip("rich_click")
     pytest.importorskip("skops")
     monkeypatch.chdir(tmp_path)
     table, _, _ = make_table()
@@ -356,7 +356,7 @@ def test_correct_writes_the_whole_table_and_applies_the_model_to_new_rows(
     ],
 )
 def test_correct_refuses_what_it_cannot_do(tmp_path, monkeypatch, unskew, options, message):
-    pytest.importorskip("typer")
+    pytest.importorskip("rich_click")
     monkeypatch.chdir(tmp_path)
     make_table(60)[0].to_csv("data.csv", index=False)
     code, _, err = unskew("correct", "data.csv", *options)

@@ -33,7 +33,7 @@ LATE = {
     "polars",
     "pyarrow",
     "pooch",
-    "typer",
+    "rich_click",
     "jinja2",
     "skops",
     "rich",

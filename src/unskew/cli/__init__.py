@@ -23,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     in_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, _stop) if in_main else None
     try:
+        from . import _commands  # noqa: F401 (adds the commands)
         from ._app import run
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] == "unskew":

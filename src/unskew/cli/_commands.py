@@ -1,7 +1,4 @@
-"""The work of the commands. Each returns an exit code.
-
-`_app.py` says which options a command has; their values are in `Session.options`.
-"""
+"""The commands: their options, help and work. Values of options are in `Session.options`."""
 
 from __future__ import annotations
 
@@ -14,32 +11,30 @@ from typing import Any
 
 import numpy as np
 
+from .. import (
+    DCKM,
+    ConsensusDCKM,
+    DecorrelationWeights,
+    SelectionMixture,
+    SuspectCorrector,
+    choose_k,
+    diagnostics,
+    load,
+)
 from .._data.block_table import BlockTable
 from .._data.sampling import sample_rows
-from .._io import FileError, nearest, table_bytes
+from .._io import FileError, table_bytes
 from .._records import OverlapWarning
+from ..consensus._model_selection import choice_by_bic
+from ..diagnostics._simulated import score_samples
+from ..report import _terminal as terminal
 from ..report._fit_record import fit_record
 from ..report._page import plural
-from ..report._terminal import (
-    facts,
-    several,
-    show_audit,
-    show_columns,
-    show_comparison,
-    show_fit,
-    show_scores,
-)
-from ._inputs import (
-    DCKM_OPTIONS,
-    Study,
-    chosen_names,
-    for_model,
-    make_encoder,
-    make_estimator,
-    make_study,
-    named,
-    row_names,
-)
+from ..report._terminal import facts, several
+from . import _inputs as inputs
+from . import _options as opt
+from ._app import command
+from ._inputs import Study
 from ._session import Session
 
 QUICK_ROWS = 2000  # of --quick
@@ -47,43 +42,125 @@ QUICK_ROWS = 2000  # of --quick
 BAD_VERDICTS = {"harmed": ("harmed",), "no-effect": ("harmed", "no effect", "cannot be told")}
 
 
-def demo(run: Session) -> int:
-    from ..diagnostics import diagnose
-    from ..diagnostics._simulated import mean_scores, score_methods
-    from ..simulate import make_site_footprint
+@command("unskew demo")
+@opt.simulation
+def demo(run: Session) -> None:
+    """Compare eight methods on simulated data with one biased column.
 
+    Patients of four kinds at four sites. Site and kind are associated in the sample and
+    independent in the population; 40 columns depend on the kind, 36 on the site. Only the site is
+    named as a suspect.
+    """
     sizes = {name: run.options[name] for name in ("rows", "rate", "samples")}
-    begin, results, samples = time.monotonic(), [], sizes["samples"]
+    begin = time.monotonic()
     with run.outputs(record=False):
-        for i in range(samples):
-            with run.step("demo", f"sample {i + 1} of {samples}: simulating, eight methods"):
-                seed = run.options["seed"] + i
-                data = make_site_footprint(sizes["rows"], rate=sizes["rate"], random_state=seed)
-                scores, model, frame = score_methods(data, seed)
-            results.append(scores)
+        with run.step("demo", "comparing eight methods"):
+            means, model, frame = score_samples(**sizes, seed=run.options["seed"])
         with run.step("demo", "computing diagnostics"):
-            found = diagnose(model, frame)
+            found = diagnostics.diagnose(model, frame)
         run.write_report(found)
-    means, seconds = mean_scores(results), time.monotonic() - begin
+    seconds = time.monotonic() - begin
     run.show_result(
-        [show_scores(means, found, **sizes), facts(("time", f"{seconds:.0f} s"))],
+        [terminal.show_scores(means, found, **sizes), facts(("time", f"{seconds:.0f} s"))],
         **sizes,
         methods=[{"method": name, **scores._asdict()} for name, scores in means.items()],
         verdict=found.verdict,
         seconds=round(seconds, 1),
     )
-    return 0
 
 
+@command("unskew columns data.csv")
+@opt.table
+def columns(run: Session) -> None:
+    """Show what is made of each column of a table, and how to change it.
+
+    Columns that are left out, pooled, read as numbers or categories; missing values; integers that
+    may be codes; columns that repeat others; survey weights.
+    """
+    with run.outputs():
+        study = inputs.make_study(run.read_data(), run.options)
+        table = study.table
+        encoder = run.inspect_columns(table, study.X, inputs.make_encoder(study, run.options))
+    if encoder is None:
+        raise FileError(
+            f"{table.name}: columns of a table in memory are described, not a matrix or blocks"
+        )
+    shown = encoder._describe_columns(table.findings)
+    run.show_result([terminal.show_columns(shown, run.findings)], rows=len(table), columns=shown)
+
+
+@command(
+    "unskew audit data.csv",
+    "unskew audit data.parquet --suspect site --report audit.html",
+)
+@opt.quick
+@opt.suspects
+@opt.seed
+@opt.report
+@opt.table
+def audit(run: Session) -> None:
+    """Audit a table before clustering: which columns predict each other, and whether
+    decorrelation is worthwhile.
+
+    Lists columns that may reflect how the data were collected.
+    """
+    with run.outputs():
+        study = _read(run)
+        with run.step(study.table.name, "comparing pairs of columns"):
+            found = diagnostics.audit(
+                study.X,
+                suspects=study.in_X(study.suspects, "--suspect"),
+                sample_weight=study.sample_weight,
+                encoder=inputs.make_encoder(study, run.options),
+                random_state=run.options["seed"],
+                feature_names=study.feature_names,
+            )
+        found = run.with_subsample(found)
+        run.write_report(found)
+    run.show_result([terminal.show_audit(found)], audit=found)
+
+
+@command(
+    "unskew fit data.csv -k 5 --suspect site --report out.html",
+    "unskew fit data.parquet -k 5 -s site -w weight --id patient --labels labels.csv "
+    "--model m.skops",
+    "zcat data.csv.gz | unskew fit - -k 3 --labels - --quiet > labels.csv",
+    "unskew fit --config out.run.toml",
+)
+@opt.clustering
+@opt.runs
+@opt.suspects
+@opt.row_id
+@opt.weighting
+@opt.outputs
+@opt.labels
+@opt.table
 def fit(run: Session) -> int:
+    """Cluster a table such that the clusters do not follow the suspects.
+
+    Prints a summary and a verdict. The options of the run are saved next to the outputs as
+    NAME.run.toml, which can be passed to --config.
+    """
     if run.options["runs"] and run.options["checkpoint"] is not None:
         raise FileError("--checkpoint should not be given with --runs; it is for a single fit")
     return _fit(run, _clustering)
 
 
+@command(
+    "unskew weigh data.csv --suspect site > weights.csv",
+    "unskew weigh data.csv --weights weights.parquet --report weights.html",
+)
+@opt.suspects
+@opt.row_id
+@opt.weighting
+@opt.method("--max-iter", type=int, default=200, help="Maximum number of iterations.")
+@opt.outputs
+@opt.table
 def weigh(run: Session) -> int:
-    from .. import DecorrelationWeights
+    """Learn weights without clusters: one per row, under which columns are decorrelated.
 
+    They are written to --weights or to standard output.
+    """
     if run.options["weights"] is None and not run.as_json:
         run.options["weights"] = "-"
     return _fit(run, lambda run, study: DecorrelationWeights)
@@ -91,9 +168,7 @@ def weigh(run: Session) -> int:
 
 def _clustering(run: Session, study: Study) -> Any:
     """The class of the estimator, by --method and --runs."""
-    from .. import DCKM, ConsensusDCKM, SelectionMixture
-
-    options = [f"--{n.replace('_', '-')}" for n in DCKM_OPTIONS if n in run.changed]
+    options = [f"--{n.replace('_', '-')}" for n in inputs.DCKM_OPTIONS if n in run.changed]
     reason = f"{options[0]} is an option of --method dckm" if options else ""
     method = run.options["method"]
     if method == "mixture" and reason:
@@ -117,7 +192,7 @@ def _fit(run: Session, choose_class: Any) -> int:
         study = _read(run)
         kind, table = choose_class(run, study), study.table
         options, choice = _choose_clusters(run, study, kind)
-        estimator = make_estimator(kind, study, options)
+        estimator = inputs.make_estimator(kind, study, options)
         begin = time.monotonic()
         if (
             isinstance(table, BlockTable)
@@ -127,7 +202,7 @@ def _fit(run: Session, choose_class: Any) -> int:
             run.note(f"{table.name} is decoded anew in each pass; --cache FOLDER does it once")
         with run.step(table.name, "fitting"), _overlap_shown_later(run):
             estimator.fit(study.X, sample_weight=study.sample_weight)
-        seconds, shown = time.monotonic() - begin, named(estimator, study)
+        seconds, shown = time.monotonic() - begin, inputs.named(estimator, study)
         found = None
         # With --quiet, diagnostics are computed only for a report, a check or JSON.
         if not run.quiet or any(run.options[name] for name in ("report", "fail_on", "json")):
@@ -137,15 +212,13 @@ def _fit(run: Session, choose_class: Any) -> int:
     if hasattr(estimator, "n_runs"):
         choice = estimator.choice_
     elif options.get("clusters") == "auto":
-        from ..consensus._model_selection import choice_by_bic
-
         choice = choice_by_bic(estimator)
     result, data = fit_record(shown, found, seconds, choice), _described(study, estimator)
     if run.verb == "weigh" and run.options["weights"] is None:
         result["weights"] = estimator.weights_
     failed = _failed_checks(run, estimator, found)
     run.show_result(
-        [show_fit(shown, found, data, seconds, choice)],
+        [terminal.show_fit(shown, found, data, seconds, choice)],
         data=data,
         result=result,
         verdict=None if found is None else found.verdict,
@@ -159,12 +232,11 @@ def _fit(run: Session, choose_class: Any) -> int:
 def _read(run: Session) -> Study:
     """The data, with what was made of the columns shown; with --quick some of the rows."""
     quick = run.options.get("quick")
-    for name in ("labels", "weights", "other_labels", "checkpoint") if quick else ():
+    for name in ("labels", "weights", "checkpoint") if quick else ():
         if run.options.get(name) is not None:
-            flag = name.removeprefix("other_")
-            raise FileError(f"--{flag} is for all rows and --quick for some; use one of them")
-    study = make_study(run.read_data(), run.options)
-    run.show_findings(study.table, study.X, make_encoder(study, run.options))
+            raise FileError(f"--{name} is for all rows and --quick for some; use one of them")
+    study = inputs.make_study(run.read_data(), run.options)
+    run.show_findings(study.table, study.X, inputs.make_encoder(study, run.options))
     if not quick or len(study.table) <= QUICK_ROWS:
         return study
     sample = sample_rows(study.X, study.sample_weight, run.options["seed"], QUICK_ROWS)
@@ -192,19 +264,17 @@ def _described(study: Study, estimator: Any) -> dict[str, Any]:
         "columns": study.names,
         "kinds": {} if encoder is None else encoder.kinds_,
         "ignored": {} if encoder is None else {k: str(v) for k, v in encoder.ignored_.items()},
-        "suspects": [s if isinstance(s, str) else study.names[s] for s in study.suspects or ()],
+        "suspects": study.suspects,
     }
 
 
 def _choose_clusters(run: Session, study: Study, kind: Any) -> tuple[dict, Any]:
     """The options with the selected number of clusters for DCKM with --clusters auto, and the
     selection, None if there was none; the other classes select the number by themselves."""
-    from .. import DCKM, ConsensusDCKM, choose_k
-
     options = run.options
     if options.get("clusters") != "auto" or kind is not DCKM:
         return options, None
-    model = make_estimator(ConsensusDCKM, study, options | {"runs": None})
+    model = inputs.make_estimator(ConsensusDCKM, study, options | {"runs": None})
     model.set_params(row_scale=None)  # as in the fit
     with run.step(study.table.name, "choosing the number of clusters"):
         choice = choose_k(study.X, sample_weight=study.sample_weight, model=model)
@@ -212,11 +282,9 @@ def _choose_clusters(run: Session, study: Study, kind: Any) -> tuple[dict, Any]:
 
 
 def _diagnose(run: Session, study: Study, estimator: Any) -> Any:
-    from ..diagnostics import diagnose
-
     words = "comparing with k-means" if hasattr(estimator, "labels_") else "computing diagnostics"
     with run.step(study.table.name, words):
-        return run.with_subsample(diagnose(estimator, study.X, study.sample_weight))
+        return run.with_subsample(diagnostics.diagnose(estimator, study.X, study.sample_weight))
 
 
 def _write_fit(run: Session, study: Study, estimator: Any) -> None:
@@ -244,16 +312,28 @@ def _failed_checks(run: Session, estimator: Any, found: Any) -> list[str]:
     return failed
 
 
-def predict(run: Session) -> int:
-    from .. import load
+@command(
+    "unskew predict m.skops new.csv > labels.csv",
+    "unskew predict m.skops new.parquet --labels labels.parquet --weights weights.parquet",
+)
+@opt.model_file
+@opt.row_id
+@opt.labels
+@opt.weights
+@opt.reading_options
+def predict(run: Session) -> None:
+    """Predict the clusters of new rows with a stored model.
 
+    They are written to --labels or to standard output. Columns unknown to the model are ignored;
+    --drop and --keep are for matrices, whose columns have no names.
+    """
     options = run.options
     if options["labels"] is None and options["weights"] is None and not run.as_json:
         options["labels"] = "-"
     with run.outputs(("labels", "weights"), record=False):
         estimator, table = load(options["model"]), run.read_data()
-        X = for_model(table, estimator, options)
-        ids = row_names(table, table.check_name(options["id"], "--id"))
+        X, _ = inputs.for_model(table, estimator, options)
+        ids = inputs.row_names(table, table.check_name(options["id"], "--id"))
         found = learned = None
         with run.step(table.name, "predicting"):
             if hasattr(estimator, "predict"):
@@ -274,12 +354,24 @@ def predict(run: Session) -> int:
         if options["labels"] is None:
             result["labels"] = found
     run.show_result([facts(("rows", f"{len(table):,}"), ("clusters", clusters))], result=result)
-    return 0
 
 
-def correct(run: Session) -> int:
-    from .. import SuspectCorrector, load
+@command(
+    "unskew correct data.csv --suspect site --out corrected.parquet --model m.skops",
+    "unskew correct new.csv --apply m.skops --out corrected-new.parquet",
+    "unskew correct data.csv -s site --protect diagnosis --reference diagnosis=control "
+    "--out corrected.csv",
+)
+@opt.suspects
+@opt.correction
+@opt.table
+def correct(run: Session) -> None:
+    """Remove the effects of the suspects from the numbers of a table.
 
+    Writes all columns of the table, for any method that follows. The effects are estimated by a
+    mixture of groups whose shares differ between the values of the suspects, so that differences
+    of the groups are kept.
+    """
     options = run.options
     if options["out"] is None and options["model"] is None:
         options["out"] = "-"
@@ -298,29 +390,36 @@ def correct(run: Session) -> int:
             if not isinstance(estimator, SuspectCorrector):
                 kind = type(estimator).__name__
                 raise FileError(f"{options['apply']}: is a {kind}, not a model of unskew correct")
-            X = for_model(table, estimator, options)
-            names = list(X.columns) if hasattr(X, "columns") else chosen_names(table, options)
+            X, names = inputs.for_model(table, estimator, options)
         else:
-            study = make_study(table, options)
-            run.show_findings(table, study.X, make_encoder(study, options))
-            names, X, estimator = study.names, study.X, _make_corrector(study, options)
+            study = inputs.make_study(table, options)
+            run.show_findings(table, study.X, inputs.make_encoder(study, options))
+            names, X = study.names, study.X
+            estimator = inputs.make_estimator(
+                SuspectCorrector,
+                study,
+                options
+                | {
+                    "clusters": options["groups"],
+                    "protect": study.in_X(table.find(options["protect"], "--protect"), "--protect"),
+                    "reference": inputs.reference_rows(table, options["reference"]),
+                },
+            )
             with run.step(table.name, "fitting"):
                 estimator.fit(X, sample_weight=study.sample_weight)
             if options["report"] is not None:
-                run.write_report(_diagnose(run, study, named(estimator.mixture_, study)))
-            run.write_table("weights", row_names(table, None), weight=estimator.sample_weight_)
-        with run.step(table.name, "correcting"):
-            content = _corrected(table, estimator, X, names)
+                run.write_report(_diagnose(run, study, inputs.named(estimator.mixture_, study)))
+            run.write_table("weights", study.ids, weight=estimator.sample_weight_)
         if options["out"] is not None:
+            with run.step(table.name, "correcting"):
+                content = _corrected(table, estimator, X, names)
             run.write("out", table_bytes(options["out"], content))
         run.write_model(estimator)
     changed = [names[i] for i in estimator._corrected()]
+    named_columns = f"{plural(len(changed), 'column')}: {several(changed)}"
     shown = facts(
         ("rows", f"{len(table):,}"),
-        (
-            "corrected",
-            f"{plural(len(changed), 'column')}: {several(changed)}" if changed else "no column",
-        ),
+        ("corrected", named_columns if changed else "no column"),
         ("groups", f"{estimator.n_components_}"),
         ("identified", estimator.identified_),
     )
@@ -331,101 +430,38 @@ def correct(run: Session) -> int:
         effects=estimator.suspect_effects_,
         identified=estimator.identified_,
     )
-    return 0
-
-
-def _make_corrector(study: Study, options: dict[str, Any]) -> Any:
-    from .. import SuspectCorrector
-
-    table = study.table
-    protected: list[Any] = table.find(options["protect"], "--protect")
-    for name in protected:
-        if name not in study.names:
-            raise FileError(f"{table.name}: column {name!r} is --protect and left out at once")
-    if not table.is_frame:
-        protected = [study.names.index(name) for name in protected]
-    accepted: dict[str, set[str]] = {}
-    for text in options["reference"] or ():
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise FileError(f"--reference {text!r} should be COLUMN=VALUE")
-        table.check_name(name, "--reference")
-        known = sorted({str(one) for one in table.column(name)})
-        if value not in known:
-            raise FileError(
-                f"{table.name}: --reference {text!r}: column {name!r} has no value {value!r}"
-                f"{nearest(value, known)}"
-            )
-        accepted.setdefault(name, set()).add(value)
-    mask = np.ones(len(table), dtype=bool)
-    for name, values in accepted.items():
-        mask &= np.array([str(one) in values for one in table.column(name)])
-    return SuspectCorrector(
-        study.suspects,
-        options["groups"],
-        protect=protected or None,
-        reference=mask if accepted else None,
-        effects=options["effects"],
-        drop_suspects=options["drop_suspects"],
-        encoder=make_encoder(study, options),
-        random_state=options["seed"],
-    )
 
 
 def _corrected(table: Any, estimator: Any, X: Any, names: list[str]) -> dict[str, Any]:
     """All columns of the table, with those of the model, which are those of X, corrected."""
     out, kept = estimator.transform(X), [names[i] for i in estimator._kept()]
     new = {name: out[name] if hasattr(out, "columns") else out[:, i] for i, name in enumerate(kept)}
-    return {
-        name: new[name] if name in new else table.column(name)
-        for name in table.names
-        if name in new or name not in names
-    }
+    others = {n: table.column(n) for n in table.names if n in new or n not in names}
+    return others | new  # in the order of the table
 
 
-def columns(run: Session) -> int:
-    with run.outputs():
-        study = make_study(run.read_data(), run.options)
-        table = study.table
-        encoder = run.inspect_columns(table, study.X, make_encoder(study, run.options))
-    if encoder is None:
-        raise FileError(
-            f"{table.name}: columns of a table in memory are described, not a matrix or blocks"
-        )
-    shown = encoder._describe_columns(table.findings)
-    run.show_result([show_columns(shown, run.findings)], rows=len(table), columns=shown)
-    return 0
+@command(
+    "unskew compare data.csv -k 5 --suspect site --report compare.html",
+    "unskew compare data.csv -k 5 -s site --labels harmony.csv:cluster --also combat",
+)
+@opt.clustering
+@opt.suspects
+@opt.weighting
+@opt.others
+@opt.report
+@opt.table
+def compare(run: Session) -> None:
+    """Compare the clusters of fit with baselines on the same table.
 
-
-def audit(run: Session) -> int:
-    from .. import diagnostics
-
-    with run.outputs():
-        study = _read(run)
-        with run.step(study.table.name, "comparing pairs of columns"):
-            found = diagnostics.audit(
-                study.X,
-                suspects=study.suspects,
-                sample_weight=study.sample_weight,
-                encoder=make_encoder(study, run.options),
-                random_state=run.options["seed"],
-                feature_names=study.feature_names,
-            )
-        found = run.with_subsample(found)
-        run.write_report(found)
-    run.show_result([show_audit(found)], audit=found)
-    return 0
-
-
-def compare(run: Session) -> int:
-    from .. import diagnostics
-
-    with run.outputs():
+    Baselines: k-means, k-means with suspects dropped or regressed out, two-step methods, and
+    clusters of any other tool (--labels). The verdict is that of fit with the same options.
+    """
+    with run.outputs(("report",)):
         study = _read(run)
         labels = run.read_labels(len(study.table))
         kind = _clustering(run, study)
         options, choice = _choose_clusters(run, study, kind)
-        parameters = make_estimator(kind, study, options).get_params(deep=False)
+        parameters = inputs.make_estimator(kind, study, options).get_params(deep=False)
         mixture = "n_components" in parameters
         K = parameters.pop("n_components" if mixture else "n_clusters")
         with run.step(study.table.name, "fitting each method"), _overlap_shown_later(run):
@@ -441,5 +477,4 @@ def compare(run: Session) -> int:
             )
         found = run.with_subsample(found)
         run.write_report(found)
-    run.show_result([show_comparison(found, choice)], comparison=found, choice=choice)
-    return 0
+    run.show_result([terminal.show_comparison(found, choice)], comparison=found, choice=choice)

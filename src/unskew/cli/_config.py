@@ -9,71 +9,66 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import typer
+import rich_click as click
 
 from .._compat import installed_versions
 from .._io import FileError, Table, nearest, read_toml, toml_line
 
 # Options whose paths are relative to the folder of the file.
-PATHS = ("data", "report", "labels", "other_labels", "weights", "model", "checkpoint", "cache")
+PATHS = ("data", "report", "labels", "weights", "model", "out", "apply", "checkpoint", "cache")
 RECORD = "record"  # the table of a run file that describes the run; not an option
-# Options that do not affect the result.
-NOT_RECORDED = ("config", "json", "quiet", "debug")
 
 
-def by_key(context: typer.Context) -> dict[str, Any]:
-    """The parameters of a command by their keys in a file: long flags, without dashes."""
-    found = {}
-    for parameter in context.command.params:
-        flag = next((f[2:] for f in parameter.opts if f.startswith("--")), parameter.name)
-        found[str(flag).replace("_", "-")] = parameter
-    return found
-
-
-def use_config(context: typer.Context, path: str | None) -> str | None:
+def use_config(context: click.Context, _: click.Parameter, path: str | None) -> str | None:
     """Callback of --config, which is read before all other options: its values are defaults."""
     if path is not None and not context.resilient_parsing:
         try:
-            _set_defaults(context, path)
+            given = read_toml(path)
+            record, verb = given.pop(RECORD, {}), context.command.name
+            context.meta[RECORD] = _recorded_digests(record, path, verb)
+            context.default_map = _defaults(given, path, context)
         except FileError as error:
-            raise typer.BadParameter(str(error)) from error
+            raise click.BadParameter(str(error)) from error
     return path
 
 
-def _set_defaults(context: typer.Context, path: str) -> None:
-    verb, given = context.command.name, read_toml(path)
-    record = given.pop(RECORD, {})
-    if not isinstance(record, dict):
-        raise FileError(f"{path}: {RECORD!r} = {record!r} should be a table")
-    inputs = record.get("inputs", [])
-    if not isinstance(inputs, list) or not all(
-        isinstance(each, dict) and isinstance(each.get("file"), str) and "sha256" in each
-        for each in inputs
-    ):
-        raise FileError(f"{path}: {RECORD}.inputs should be tables with file and sha256")
-    if record.get("verb", verb) != verb:
-        raise FileError(f"{path}: records a run of {record['verb']!r}, not of {verb!r}")
-    known = {key: p for key, p in by_key(context).items() if key not in ("config", "help")}
+def _recorded_digests(record: Any, path: str, verb: str | None) -> dict[str, str]:
+    """Name of each input of the recorded run -> its SHA-256."""
+    try:
+        if record.get("verb", verb) != verb:
+            raise FileError(f"{path}: records a run of {record['verb']!r}, not of {verb!r}")
+        return {os.path.basename(e["file"]): str(e["sha256"]) for e in record.get("inputs", [])}
+    except (AttributeError, TypeError, KeyError):
+        raise FileError(
+            f"{path}: {RECORD!r} = {record!r:.60} should be a table with inputs: file and sha256"
+        ) from None
+
+
+def _defaults(given: dict[str, Any], path: str, context: click.Context) -> dict[str, Any]:
+    """Values of a file by the names of the parameters; keys are the long flags."""
+    known: dict[str, Any] = {p.name: p for p in context.command.params if p.name != "config"}
+    flags = [name.replace("_", "-") for name in known]
     values: dict[str, Any] = {}
     for key, value in given.items():
-        name, where = key.replace("_", "-"), f"{path}: {key!r}"
+        name, where = key.replace("-", "_"), f"{path}: {key!r}"
         if name not in known:
-            raise FileError(f"{where} is not an option of {verb}{nearest(name, list(known))}")
-        parameter = known[name]
-        if parameter.name in values:
-            raise FileError(f"{path}: {name!r} is given twice")
-        if getattr(parameter, "is_flag", False):
+            raise FileError(
+                f"{where} is not an option of {context.command.name}"
+                f"{nearest(key.replace('_', '-'), flags)}"
+            )
+        if name in values:
+            raise FileError(f"{path}: {name.replace('_', '-')!r} is given twice")
+        if getattr(known[name], "is_flag", False):
             if not isinstance(value, bool):
                 raise FileError(f"{where} = {value!r} should be true or false")
-        elif getattr(parameter, "multiple", False):
+        elif getattr(known[name], "multiple", False):
             value = [_plain(v, where) for v in (value if isinstance(value, list) else [value])]
         else:
             value = _plain(value, where)
-        if parameter.name in PATHS:
+        if name in PATHS:
             value = _each_path(value, lambda p: os.path.join(os.path.dirname(path), str(p)))
-        values[parameter.name] = value
-    context.default_map = {**(context.default_map or {}), **values}
-    context.meta["unskew.record"] = record
+        values[name] = value
+    return values
 
 
 def _plain(value: Any, where: str) -> Any:

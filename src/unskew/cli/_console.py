@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import rich_click as click
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -180,7 +181,7 @@ class LineProgress:
             self.terminal.note(str(event))
 
 
-# Parameters of the library and the options that set them.
+# Parameters of the library and the options that set them, where the names differ.
 OPTIONS = {
     "n_clusters": "clusters",
     "n_components": "clusters",
@@ -192,19 +193,12 @@ OPTIONS = {
     "suspects": "suspect",
     "sample_weight": "weight_column",
 }
-SAME_NAME = (
-    "min_effective_sample_size", "balance_strength", "spread_strength", "max_categories",
-    "cluster_on", "adjust", "n_init", "max_iter", "number_scale", "tol", "max_bytes", "checkpoint",
-    "cache",
-)  # fmt: skip
-# Parameters whose names are also plain words: only those followed by = or [ are replaced.
-PLAIN_WORDS = ("margins", "suspects", "checkpoint", "cache")
-_NAMES = "|".join(name for name in (*OPTIONS, *SAME_NAME) if name not in PLAIN_WORDS)
-_PARAMETER = re.compile(rf"(?<![\w-])(?:({_NAMES})\b|({'|'.join(PLAIN_WORDS)})(?=[=[]))(=?)")
 
 
 def in_flags(text: str) -> str:
-    """Replace parameter names in a message of the library by command-line flags."""
+    """Replace parameter names in a message of the library by the flags of the command."""
+    context = click.get_current_context(silent=True)
+    names = {p.name: p.name for p in context.command.params} if context else {}
     text = re.sub(r"\bcolumn ('[^']*'|\"[^\"]*\") of X\b", r"column \1", text)
     text = text.replace(" (resume=False overwrites it)", "")
     text = text.replace("with strict=True", "with --strict")
@@ -212,7 +206,9 @@ def in_flags(text: str) -> str:
     text = re.sub(r"\bindex (\d+)\b", lambda found: f"row {int(found[1]) + 1}", text)
 
     def flag(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
-        return f"--{OPTIONS.get(name, name).replace('_', '-')}{' ' if found[3] else ''}"
+        name = OPTIONS.get(found[1]) or names.get(found[1])
+        if name is None or ("_" not in found[1] and found[2] is None):  # it may be a plain word
+            return found[0]
+        return f"--{name.replace('_', '-')}{' ' if found[2] == '=' else ''}"
 
-    return _PARAMETER.sub(flag, text)
+    return re.sub(r"(?<![\w-])([a-z]\w*)(=|(?=\[))?", flag, text)

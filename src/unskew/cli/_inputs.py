@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import SelectionMixture, TableEncoder
 from .._io import FileError, Table, nearest
 from ._console import OPTIONS
 
@@ -26,7 +27,7 @@ class Study:
 
     X : frame, array, CSR matrix or reader of blocks of the selected columns
     names : its columns
-    suspects : names (positions if X is not a frame), or None
+    suspects : some of these
     sample_weight : array or None
     ids : (name, values) of the row identifiers
     """
@@ -34,7 +35,7 @@ class Study:
     table: Table
     X: Any
     names: list[str]
-    suspects: list[Any] | None
+    suspects: list[str]
     sample_weight: np.ndarray | None
     ids: tuple[str, Any]
 
@@ -42,6 +43,14 @@ class Study:
     def feature_names(self) -> list[str] | None:
         """Names of the columns for functions that cannot see them in X."""
         return None if self.table.is_frame else self.names
+
+    def in_X(self, columns: list[str], flag: str) -> list[Any] | None:
+        """Columns as X has them: names, or positions if X is not a frame; None for none."""
+        for name in columns:
+            if name not in self.names:
+                raise FileError(f"{self.table.name}: column {name!r} is {flag} and left out")
+        found = columns if self.table.is_frame else [self.names.index(name) for name in columns]
+        return found or None
 
 
 def make_study(table: Table, options: dict[str, Any]) -> Study:
@@ -65,12 +74,11 @@ def make_study(table: Table, options: dict[str, Any]) -> Study:
         raise FileError(
             f"{table.name}: all remaining columns are --suspect; there should be others"
         )
-    in_x: list[Any] = suspects if table.is_frame else [names.index(name) for name in suspects]
     return Study(
         table,
         table.select(names),
         names,
-        in_x or None,
+        suspects,
         None if weight is None else table.weights(weight, "--weight-column"),
         row_names(table, id_column),
     )
@@ -80,12 +88,6 @@ def chosen_columns(table: Table, options: dict[str, Any]) -> set[str]:
     """Columns that --keep and --drop leave."""
     kept = table.find(options["keep"], "--keep") or table.names
     return set(kept) - set(table.find(options["drop"], "--drop"))
-
-
-def chosen_names(table: Table, options: dict[str, Any]) -> list[str]:
-    """Columns that a model may be applied to, in the order of the table."""
-    chosen = chosen_columns(table, options) - {options.get("id")}
-    return [name for name in table.names if name in chosen]
 
 
 def named(estimator: Any, study: Study) -> Any:
@@ -116,28 +118,24 @@ def read_margins(study: Study, given: list[str] | None) -> dict[Any, dict[Any, f
     margins: dict[Any, dict[Any, float]] = {}
     for text in given or ():
         where = f"{study.table.name}: --margin {text!r}"
-        left, equals, share = text.rpartition("=")
-        if not equals or ":" not in left:
+        left, _, share = text.rpartition("=")
+        if ":" not in left:
             raise FileError(f"{where} should be COLUMN:VALUE=SHARE, for example race:White=0.64")
         # A column name may contain a colon: the longest matching name is used.
-        fitting = [name for name in study.names if left.startswith(f"{name}:")]
-        if not fitting:
+        column = max((n for n in study.names if left.startswith(f"{n}:")), key=len, default=None)
+        if column is None:
             name = left.partition(":")[0]
             raise FileError(
                 f"{where}: {name!r} is not a column that is analysed{nearest(name, study.names)}"
             )
-        column = max(fitting, key=len)
-        key: Any = column if study.table.is_frame else study.names.index(column)
         value: Any = left[len(column) + 1 :] or None
         if not study.table.is_frame:
             value = _number(value, f"{where}: the value")
-        wanted = _number(share, f"{where}: the share")
-        if not 0 <= wanted <= 1:
-            raise FileError(f"{where}: the share {share} should be in [0, 1]")
+        key = column if study.table.is_frame else study.names.index(column)
         shares = margins.setdefault(key, {})
         if value in shares:
             raise FileError(f"{where}: this value already has a share")
-        shares[value] = wanted
+        shares[value] = _number(share, f"{where}: the share")
     return margins or None
 
 
@@ -148,66 +146,77 @@ def _number(text: str | None, what: str) -> float:
         raise FileError(f"{what} {text!r} should be a number") from None
 
 
+def reference_rows(table: Table, given: list[str] | None) -> np.ndarray | None:
+    """Mask of the rows that have one of the given values of each column, as COLUMN=VALUE."""
+    accepted: dict[str, set[str]] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise FileError(f"--reference {text!r} should be COLUMN=VALUE")
+        table.check_name(name, "--reference")
+        known = sorted({str(one) for one in table.column(name)})
+        if value not in known:
+            raise FileError(
+                f"{table.name}: --reference {text!r}: column {name!r} has no value {value!r}"
+                f"{nearest(value, known)}"
+            )
+        accepted.setdefault(name, set()).add(value)
+    masks = [[str(v) in values for v in table.column(n)] for n, values in accepted.items()]
+    return np.all(masks, axis=0) if masks else None
+
+
 def make_encoder(study: Study, options: dict[str, Any]) -> Any:
     """TableEncoder with the encoding options; None for matrices, which are not encoded."""
-    from .. import TableEncoder
-
-    table = study.table
-    kinds: dict[str, str] = {}
+    table, kinds = study.table, {}
     for kind in ("category", "number"):
         for name in table.find(options[kind], f"--{kind}"):
             if name in kinds:
                 raise FileError(f"{table.name}: column {name!r} is --category and --number at once")
             if name in study.names:
                 kinds[name] = kind
-    given = {
-        "max_categories": options["max_categories"],
-        "strict": options["strict"],
-        "number_scale": options["number_scale"],
-        "kinds": kinds or None,
-    }
-    encoder = TableEncoder(**given)
+    names = ("max_categories", "strict", "number_scale")
+    encoder = TableEncoder(kinds=kinds or None, **{name: options[name] for name in names})
     if table.is_frame:
         return encoder
     defaults = TableEncoder().get_params()
-    for name, value in given.items():
-        if value != defaults[name]:
-            flag = f"--{next(iter(value.values())) if name == 'kinds' else name.replace('_', '-')}"
-            raise FileError(
-                f"{table.name}: {flag} does not apply to {table.format}: a matrix is not encoded"
-            )
+    changed = [n for n in names if options[n] != defaults[n]] + list(kinds.values())
+    for name in changed:
+        raise FileError(
+            f"{table.name}: --{name.replace('_', '-')} does not apply to {table.format}: a matrix "
+            "is not encoded"
+        )
     return None
 
 
 def make_estimator(kind: Any, study: Study, options: dict[str, Any]) -> Any:
     """An estimator with the options of the same name; what is not given has its default."""
     given = options | {
-        "suspect": study.suspects,
-        "margin": read_margins(study, options["margin"]),
+        "suspect": study.in_X(study.suspects, "--suspect"),
+        "margin": read_margins(study, options.get("margin")),
         "encoder": make_encoder(study, options),
     }
-    if kind.__name__ == "SelectionMixture":
+    if kind is SelectionMixture:
         given = {name: value for name, value in given.items() if name not in DCKM_OPTIONS}
     values = {n: given.get(OPTIONS.get(n, n)) for n in inspect.signature(kind).parameters}
     return kind(**{name: value for name, value in values.items() if value is not None})
 
 
-def for_model(table: Table, estimator: Any, options: dict[str, Any]) -> Any:
-    """The columns that a model was fitted to, from a table that may have others."""
-    names = chosen_names(table, options)
-    chosen = set(names)
+def for_model(table: Table, estimator: Any, options: dict[str, Any]) -> tuple[Any, list[str]]:
+    """The columns that a model was fitted to, from a table that may have others; their names."""
+    chosen = chosen_columns(table, options) - {options.get("id")}
+    names = [name for name in table.names if name in chosen]
     known = getattr(estimator, "feature_names_in_", None)
-    if known is None and len(names) != estimator.n_features_in_:
-        raise FileError(
-            f"{table.name}: has {len(names)} columns to predict from, but the model was fitted to "
-            f"a matrix of {estimator.n_features_in_}; choose them with --drop or --keep"
-        )
-    for name in () if known is None else known:
+    if known is None:
+        if len(names) != estimator.n_features_in_:
+            raise FileError(
+                f"{table.name}: has {len(names)} columns to predict from, but the model was fitted "
+                f"to a matrix of {estimator.n_features_in_}; choose them with --drop or --keep"
+            )
+        return table.select_matrix(names), names
+    for name in known:
         if name not in chosen:
             raise FileError(
                 f"{table.name}: has no column {name!r}, which the model was fitted to"
                 f"{nearest(str(name), names)}"
             )
-    if known is None:
-        return table.select_matrix(names)
-    return table.select_frame(list(known))
+    return table.select_frame(list(known)), list(known)

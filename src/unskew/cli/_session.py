@@ -8,13 +8,12 @@ import json
 import os
 import sys
 import tomllib
-import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
+import rich_click as click
 from rich.padding import Padding
 
 from .._data.block_table import open_table
@@ -25,7 +24,6 @@ from .._io import (
     Outputs,
     Table,
     is_special,
-    need,
     read_table,
     read_toml,
     same_file,
@@ -39,48 +37,8 @@ from ._console import Terminal, in_flags
 
 # Options that name output files.
 OUTPUTS = ("model", "checkpoint", "report", "labels", "weights", "out")
-
-
-def execute(context: typer.Context, command: Callable[[Session], int]) -> int:
-    """Exit code of a command. An error becomes one line; --debug adds the traceback."""
-    run = Session(context)
-    try:
-        with run.warnings_as_lines():
-            return command(run)
-    except BrokenPipeError:
-        discard_output()  # the reader of the output was closed (| head)
-        return 141
-    except KeyboardInterrupt:
-        run.error("stopped by Ctrl-C")
-        return 130
-    except SystemExit as error:  # see _app.exit_on_sigterm
-        run.error("terminated by SIGTERM")
-        return int(error.code or 0)
-    except Exception as error:
-        if run.options["debug"]:
-            traceback.print_exc()
-        run.error(_in_words(error))
-        if isinstance(error, OSError):
-            discard_output()
-        return 2
-
-
-def discard_output() -> None:
-    """Discard the rest of standard output, which cannot be written."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _in_words(error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"{error.name} is not installed; pip install 'unskew[cli]'"
-    if isinstance(error, MemoryError):
-        return "out of memory"
-    if isinstance(error, (ValueError, TypeError)):  # FileError is a ValueError
-        return in_flags(str(error))
-    if isinstance(error, (OSError, ImportError)):
-        return str(error)
-    return f"internal error: {type(error).__name__}: {error}; --debug shows the traceback"
+# Options that do not affect the result.
+NOT_RECORDED = ("config", "json", "quiet", "debug")
 
 
 class Session(Terminal):
@@ -91,33 +49,29 @@ class Session(Terminal):
     changed : set
         Options whose value differs from the default.
     configuration : dict
-        Options that affect the result, by their keys in a file.
+        Options that affect the result, by their long flags.
     """
 
-    def __init__(self, context: typer.Context):
+    def __init__(self, context: click.Context):
         self.options: dict[str, Any] = {
-            name: (list(value) or None) if isinstance(value, (list, tuple)) else value
+            name: (list(value) or None) if isinstance(value, tuple) else value
             for name, value in context.params.items()
-        }
-        self.changed = {
-            parameter.name
-            for parameter in context.command.params
-            if parameter.name in self.options
-            and self.options[parameter.name] not in (None, parameter.default)
-        }
-        self.configuration = {
-            key: self.options[parameter.name]
-            for key, parameter in _config.by_key(context).items()
-            if parameter.name in self.options and parameter.name not in _config.NOT_RECORDED
         }
         super().__init__(
             context.command.name or "", quiet=self.options["quiet"], as_json=self.options["json"]
         )
+        defaults = {p.name: p.get_default(context) for p in context.command.params}
+        self.changed = {n for n, v in self.options.items() if v not in (None, defaults[n])}
+        self.configuration = {
+            name.replace("_", "-"): self.options[name]
+            for name in defaults
+            if name in self.options and name not in NOT_RECORDED
+        }
         self.tables: list[Table] = []
         self.findings: list[Finding] = []
         self.written: dict[str, str] = {}
         self.subsample = ""  # which rows are analysed, if not all
-        self._record = context.meta.get("unskew.record", {})
+        self._recorded: dict[str, str] = context.meta.get(_config.RECORD, {})
         self._outputs = Outputs()
 
     # --------------------------------------------------------------------------------- inputs
@@ -138,10 +92,7 @@ class Session(Terminal):
         self.tables.append(table)
         for note in table.notes:
             self.warn(note)
-        recorded = {
-            os.path.basename(e["file"]): e["sha256"] for e in self._record.get("inputs", [])
-        }
-        before = recorded.get(os.path.basename(table.name), table.sha256)
+        before = self._recorded.get(os.path.basename(table.name), table.sha256)
         if before != table.sha256:
             self.warn(
                 f"{table.name}: is not the file of the recorded run (SHA-256 "
@@ -152,7 +103,7 @@ class Session(Terminal):
     def read_labels(self, n: int) -> dict[str, list]:
         """FILE:COLUMN -> labels of the n rows of the data, for each --labels of compare."""
         found: dict[str, list] = {}
-        for text in self.options["other_labels"] or ():
+        for text in self.options["labels"] or ():
             path, column = _file_and_column(text)
             table = read_table(path, missing=tuple(self.options["missing"] or ()))
             self._note_input(table).check_name(column, "--labels")
@@ -241,11 +192,7 @@ class Session(Terminal):
 
             if Path(path).suffix.lower() not in WRITERS:
                 raise FileError(f"{path}: --report should end in .html, .htm, .md or .json")
-            need("jinja2", "report", "a report")
-            need("matplotlib", "report", "a report")
         self._outputs.claim(path, f"--{name}")
-        if name == "model":
-            need("skops", "io", "storing a model")
 
     def _record_path(self, outputs: dict[str, str]) -> Path | None:
         """Path of the record of the run: in the folder of its first output file, None without one,

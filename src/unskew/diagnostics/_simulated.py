@@ -8,10 +8,12 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from .._io import need
+from .._progress import emit, nested_progress
 from ..baselines import RegressOutKMeans
 from ..dckm import DCKM
 from ..metrics import adjusted_rand_score
 from ..mixture import SelectionMixture
+from ..simulate import make_site_footprint
 
 
 class MethodScores(NamedTuple):
@@ -76,16 +78,27 @@ def score_methods(
     return scores, mixture, frame
 
 
-def mean_scores(samples: list[dict[str, MethodScores]]) -> dict[str, MethodScores]:
-    """Means over samples, by the title of the method."""
+def score_samples(
+    rows: int, rate: float, samples: int, seed: int
+) -> tuple[dict[str, MethodScores], SelectionMixture, Any]:
+    """Mean scores over samples; the mixture and the table of the last one."""
+    results = []
+    for i in range(samples):
+        emit("sample", i, samples)
+        with nested_progress():
+            data = make_site_footprint(rows, rate=rate, random_state=seed + i)
+            scores, model, frame = score_methods(data, seed + i)
+        results.append(scores)
+    emit("sample", samples, samples)
 
     def mean(values: tuple) -> Any:
         return None if None in values else float(np.mean(values))
 
-    return {
-        title: MethodScores(*map(mean, zip(*(scores[title] for scores in samples))))
-        for title in samples[0]
+    means = {
+        title: MethodScores(*map(mean, zip(*(scores[title] for scores in results))))
+        for title in results[0]
     }
+    return means, model, frame
 
 
 def _with_site(data: Any, X: np.ndarray, site: np.ndarray) -> Any:
