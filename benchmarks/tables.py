@@ -82,11 +82,11 @@ def side_by_side(raw: Any, n_init: int) -> ResultTable:
     )
     rows = [
         [row.title, row.associations[0].value, row.explained_variance, row.effective_size,
-         row.imbalance_left, row.agreement]
+         row.mean_difference, row.agreement]
         for row in found.rows
     ]  # fmt: skip
     columns = ["method", f"Cramer's V with {SUSPECT}", "explained variance", "effective size",
-               "imbalance left", "agreement with k-means"]  # fmt: skip
+               "mean difference", "agreement with k-means"]  # fmt: skip
     note = (
         "Cramer's V and explained variance are computed with the design weights (WTMEC2YR), not "
         f"with learned ones; explained variance is that of the columns without {SUSPECT}. Verdict: "

@@ -97,7 +97,7 @@ def test_fit_writes_everything_that_was_asked_for(home, unskew, frame):
         "suspects",
         "site",
         "effective sample size",
-        "imbalance",
+        "mean difference",
         "verdict",
     ):
         assert word in out
@@ -524,7 +524,7 @@ def test_weigh(home, unskew):
     frame = pl.read_csv(io.StringIO(out))
     assert frame.columns == ["patient", "weight"]
     assert frame["weight"].mean() == pytest.approx(1.0)
-    assert "imbalance" in err
+    assert "mean difference" in err
     code, out, err = unskew(
         "weigh", "data.csv", "-s", "site", "--drop", "patient", "--weights", "w.csv", "--report",
         "w.md", "--model", "m.skops", "--json",

@@ -591,14 +591,14 @@ def test_compare_puts_all_methods_side_by_side(footprint, model):
     assert [row.method for row in own.rows] == [each for each in METHODS if each != "weights"]
     by_name = {row.method: row for row in own.rows}
     assert by_name["kmeans"].agreement == 1
-    assert by_name["kmeans"].effective_size == by_name["dropped"].imbalance_left == 1
+    assert by_name["kmeans"].effective_size == 1
+    found = diagnose(model, footprint.X)
+    assert by_name["dropped"].mean_difference == found.evidence.typical_before
     ours = by_name["dckm"]
     assert ours.effective_size == pytest.approx(model.effective_sample_size_)
-    assert ours.imbalance_left == pytest.approx(
-        model.imbalance_ / model.initial_imbalance_, rel=1e-3
-    )
+    assert ours.mean_difference == pytest.approx(found.evidence.typical_after, rel=1e-3)
     assert sum(ours.sizes) == 600
-    assert own.summary == diagnose(model, footprint.X).verdict
+    assert own.summary == found.verdict
 
 
 def test_compare_says_why_a_method_has_no_row():
@@ -629,7 +629,8 @@ def test_labels_of_another_tool_are_described_like_those_of_a_method(footprint):
     values = [[a.value for a in row.associations] for row in (numbers, named)]
     np.testing.assert_allclose(*values)
     assert sorted(numbers.sizes) == sorted(named.sizes)
-    assert truth.effective_size == truth.imbalance_left == 1
+    assert truth.effective_size == 1
+    assert truth.mean_difference == numbers.mean_difference == named.mean_difference
     assert truth.sizes == tuple(np.bincount(footprint.y))
     assert own.summary == first.summary
 

@@ -93,7 +93,7 @@ class Recipe:
         """What a user should know about the column."""
         found = list(self.notes)
         if self.n_pooled:
-            found.insert(0, ("pooled", f"{self.n_pooled} rare values as {OTHER!r}"))
+            found.insert(0, ("pooled", f"{self.n_pooled:,} rare values as {OTHER!r}"))
         if self.why:
             found.insert(0, ("left out" if self.identifier else "constant", self.why))
         return [Finding(topic, self.name, text) for topic, text in found]

@@ -199,7 +199,7 @@ def in_flags(text: str) -> str:
     """Replace parameter names in a message of the library by the flags of the command."""
     context = click.get_current_context(silent=True)
     names = {p.name: p.name for p in context.command.params} if context else {}
-    text = re.sub(r"\bcolumn ('[^']*'|\"[^\"]*\") of X\b", r"column \1", text)
+    text = re.sub(r"\bcolumn( '[^']*'| \"[^\"]*\")? of X\b", r"column\1", text)
     text = text.replace(" (resume=False overwrites it)", "")
     text = text.replace("with strict=True", "with --strict")
     # The library counts from 0, files and outputs from 1.

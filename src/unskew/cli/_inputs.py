@@ -136,6 +136,8 @@ def read_margins(study: Study, given: list[str] | None) -> dict[Any, dict[Any, f
         if value in shares:
             raise FileError(f"{where}: this value already has a share")
         shares[value] = _number(share, f"{where}: the share")
+        if not 0 <= shares[value] <= 1:
+            raise FileError(f"{where}: the share {share} should be in [0, 1]")
     return margins or None
 
 

@@ -28,6 +28,7 @@ from ._diagnose import (
     encoded_matrix,
     inspect_fit,
     kmeans_settings,
+    mean_difference,
 )
 from ._results import Comparison, MethodRow
 from ._view import View, call_of, check_names, settings_of, values_of_source
@@ -198,8 +199,8 @@ def _fit_all(
 ) -> tuple:
     """Fit all methods but the baselines of the verdict, whose labels are given.
 
-    Returns method -> (labels, learned weights or None[, imbalance left if the method itself
-    reports it]), and (title, reason) of each skipped method.
+    Returns method -> (labels, learned weights or None[, mean difference of the method's own rows]),
+    and (title, reason) of each skipped method.
     """
     fitted: dict[str, tuple] = {}
 
@@ -253,8 +254,7 @@ def _fit_all(
                 other.set_params(adjust="weights")
             with nested_progress():
                 other.fit(X, sample_weight=sample_weight)
-            left = other.imbalance_ / other.initial_imbalance_ if other.initial_imbalance_ else 1.0
-            add(name, other.labels_, other.weights_, left)
+            add(name, other.labels_, other.weights_, mean_difference(other, X, sample_weight)[1])
         if "mixture" in wanted and own != "mixture" and view.suspects is not None:
             if view.rows.sparse:
                 skipped.append((METHODS["mixture"], "it makes sparse rows dense"))
@@ -267,10 +267,10 @@ def _fit_all(
                 )
                 with nested_progress():
                     mixture.fit(X, sample_weight=sample_weight)
-                add("mixture", mixture.labels_, mixture.weights_)
+                difference = mean_difference(mixture, X, sample_weight)[1]
+                add("mixture", mixture.labels_, mixture.weights_, difference)
     found = _measure.measure_imbalance(view, view.a * model.weights_)
-    left = found.balance_after / found.balance_before if found.balance_before > 0 else 1.0
-    fitted[own] = (model.labels_, model.weights_, left)
+    fitted[own] = (model.labels_, model.weights_, found.typical_after)
     return fitted, tuple(skipped)
 
 
@@ -349,6 +349,10 @@ def _combat(view: View) -> np.ndarray:
     return np.asarray(ComBat(batch=batch).fit_transform(pd.DataFrame(values)))
 
 
+# Baselines that change the rows, so that the differences of the given rows are not theirs.
+OWN_ROWS = ("regressed", "combat")
+
+
 def _describe(
     view: View,
     method: str,
@@ -356,21 +360,20 @@ def _describe(
     reference: Any,
     labels: np.ndarray,
     m: Any,
-    left: float | None = None,
+    difference: float | None = None,
 ) -> MethodRow:
     labels = np.asarray(labels)
     size = 1.0 if m is None else effective_sample_size(m, view.a)
-    if left is None and m is not None:
-        w = view.a * np.asarray(m)
-        found = _measure.measure_imbalance(view, w, as_they_are=True)
-        left = found.balance_after / found.balance_before if found.balance_before > 0 else 1.0
+    if difference is None and method not in OWN_ROWS:
+        w = view.a if m is None else view.a * np.asarray(m)
+        difference = _measure.measure_imbalance(view, w, as_they_are=True).typical_after
     return MethodRow(
         method=method,
         title=title,
         explained_variance=_measure.explained_variance(view, labels),
         associations=_measure.associations(view, labels),
         effective_size=size,
-        imbalance_left=1.0 if left is None else left,
+        mean_difference=difference,
         silhouette=_silhouette(view, labels),
         agreement=None if reference is None else _measure.agreement(view, reference, labels),
         sizes=tuple(np.bincount(labels[view.a > 0]).tolist()),

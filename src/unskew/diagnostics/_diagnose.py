@@ -166,6 +166,13 @@ class Inspection(NamedTuple):
             )
 
 
+def mean_difference(model: Any, X: Any, sample_weight: Any = None) -> tuple[float, float]:
+    """Mean of |standardised difference| before and after the correction by a fitted model."""
+    inspection = inspect_fit(model, X, sample_weight)
+    found = _measure.measure_imbalance(inspection.view, inspection.w)
+    return found.typical_before, found.typical_after
+
+
 def inspect_fit(model: Any, X: Any, sample_weight: Any) -> Inspection:
     check_is_fitted(model, "weights_")
     dense = isinstance(model, SelectionMixture) and sp.issparse(X)
@@ -472,8 +479,15 @@ def _votes_of(model: Any) -> tuple[int, int, float] | None:
 def _effects(model: Any) -> tuple[SuspectEffect, ...]:
     """The largest effects of suspects that the model removes; empty for weights alone."""
     reasons = getattr(model, "suspect_effects_", None) or ()
+    mixture = isinstance(model, SelectionMixture)  # its effects are in units of the columns
+    sd = {c.name: c.sd for c in model._numbers()} if mixture else {}
     every = [
-        SuspectEffect(str(one["suspect"]), str(column), float(effect))
+        SuspectEffect(
+            f"{one['suspect']}={one['level']}" if mixture else str(one["suspect"]),
+            str(column),
+            float(effect) / sd.get(column, 1.0),
+            "log-odds" if mixture and column not in sd else "sd",
+        )
         for one in reasons
         for column, effect in zip(one["columns"], one["effects"])
         if effect != 0

@@ -391,10 +391,10 @@ def agreement(view: View, first: np.ndarray, second: np.ndarray, w: Any = None) 
 # --------------------------------------------------------------------- correlation, projection
 def measure_correlation(view: View, w: np.ndarray, largest: np.ndarray, marks: Any) -> Correlation:
     """Correlation matrices of the columns with the largest differences, ordered by the cluster in
-    which each differs most."""
+    which each differs most; after: without the effects that the model removes."""
     d = view.rows.d
     amounts: list[float | None] = [None, None]
-    if d <= MAX_COLUMNS:
+    if d <= MAX_COLUMNS and not view.corrected:
         amounts = [amount_of_correlation(view.rows.X, weight) for weight in (view.a, w)]
     score = np.where(view.sd > 0, largest, -1.0)
     chosen = np.argsort(-score, kind="stable")[: min(MAX_IN_MAPS, int((view.sd > 0).sum()))]
@@ -408,6 +408,13 @@ def measure_correlation(view: View, w: np.ndarray, largest: np.ndarray, marks: A
     order = np.lexsort((-strength[chosen], group[chosen], is_suspect[chosen]))
     chosen = chosen[order]
     values = view.rows.columns(chosen).astype(np.float64)
+    corrected = values.copy()
+    if view.corrected:
+        place = {int(k): j for j, k in enumerate(view.design.distance.columns)}
+        features = view.features(np.arange(view.rows.n))
+        for j, k in enumerate(chosen):
+            if int(k) in place:
+                corrected[:, j] = features[:, place[int(k)]]
     no_group = marks is None
     return Correlation(
         *amounts,  # type: ignore[misc, arg-type]
@@ -415,7 +422,7 @@ def measure_correlation(view: View, w: np.ndarray, largest: np.ndarray, marks: A
         names=tuple(view.names[k] for k in chosen),
         groups=tuple(None if is_suspect[k] or no_group else int(group[k]) for k in chosen),
         before=_correlation(values, view.a),
-        after=_correlation(values, w),
+        after=_correlation(corrected, w),
     )
 
 

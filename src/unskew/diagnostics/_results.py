@@ -201,11 +201,15 @@ class Projection:
 
 @dataclass(frozen=True)
 class SuspectEffect:
-    """Effect of (a value of) a suspect on a column, in standard deviations of the column."""
+    """Effect of (a value of) a suspect on a column.
+
+    unit   "sd": standard deviations of the column; "log-odds": of a value, in a mixture
+    """
 
     suspect: str
     feature: str
     effect: float
+    unit: str = "sd"
 
 
 @dataclass(frozen=True)
@@ -441,8 +445,9 @@ class Audit(HasTables):
 class MethodRow:
     """One method of a comparison; None where a number is undefined for it.
 
-    imbalance_left  imbalance after weighting divided by imbalance before: 1 for methods without
-                    weights
+    mean_difference mean of |difference| under the learned weights, of rows without the effects that
+                    the method removes; before weighting for methods without weights, None
+                    where the effects were removed in another way
     agreement       adjusted Rand index with k-means on all columns
     """
 
@@ -451,7 +456,7 @@ class MethodRow:
     explained_variance: float
     associations: tuple[Association, ...]
     effective_size: float
-    imbalance_left: float
+    mean_difference: float | None
     silhouette: float | None
     agreement: float | None
     sizes: tuple[int, ...]

@@ -14,16 +14,18 @@ from ..dckm import DCKM
 from ..metrics import adjusted_rand_score
 from ..mixture import SelectionMixture
 from ..simulate import make_site_footprint
+from ._diagnose import mean_difference
 
 
 class MethodScores(NamedTuple):
     """Adjusted Rand index in the population and in the sample; of learned weights, the effective
-    sample size as a share of the rows, and the share of the imbalance that they leave."""
+    sample size as a share of the rows, and the mean difference of the other columns between the
+    sites after the correction, in standard deviations."""
 
     population: float
     sample: float
     effective_size: float | None = None
-    imbalance_left: float | None = None
+    mean_difference: float | None = None
 
 
 def score_methods(
@@ -46,16 +48,15 @@ def score_methods(
     scores: dict[str, MethodScores] = {}
 
     def add(title: str, model: Any, X: Any, X_population: Any, y: Any = data.y, **new: Any) -> None:
-        size = left = None
+        size = difference = None
         if isinstance(model, (DCKM, SelectionMixture)):
             size = float(model.effective_sample_size_)
-        if isinstance(model, DCKM):
-            left = float(model.imbalance_ / model.initial_imbalance_)
+            difference = mean_difference(model, X)[1]
         scores[title] = MethodScores(
             float(adjusted_rand_score(data.y_population, model.predict(X_population, **new))),
             float(adjusted_rand_score(y, model.predict(X))),
             size,
-            left,
+            difference,
         )
 
     plain = KMeans(K, n_init=10, random_state=seed)

@@ -364,9 +364,12 @@ def _reasons(e: Evidence) -> list[str]:
     first: list[str] = []
     if e.bic is not None and e.kmeans_bic is not None and e.same_as_dropped is not None:
         one = f"k-means without {describe_names(e.suspects)}"
+        lower = (
+            "" if e.halves is None else ", the lower of that in the sample and in the population"
+        )
         first.append(
-            f"Agreement with {one}: {e.same_as_dropped:.2f}; of two runs of k-means with each "
-            f"other: {e.kmeans_repeated:.2f}."
+            f"Agreement with {one}{lower}: {e.same_as_dropped:.2f}; of two runs of k-means with "
+            f"each other: {e.kmeans_repeated:.2f}."
         )
         bics = f"{e.bic:,.0f}; of those of {one} {e.kmeans_bic:,.0f}"
         if e.halves is not None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 
 from ._style import (
@@ -100,11 +100,14 @@ def suspect_effects(found: Any, ax: Axes | None = None, *, most: int = 20) -> Ax
         raise ValueError("found has no effects of suspects; see the parameter adjust of DCKM")
     shown = list(effects)[:most]
     names = [f"{shorten(one.suspect, 17)} on {shorten(one.feature, 17)}" for one in shown]
+    marked = ["" if one.unit == "sd" else "*" for one in shown]
+    names = [name + mark for name, mark in zip(names, marked)]
     values = [one.effect for one in shown]
     ax = bars(ax, names, values, [BLUE if value > 0 else RED for value in values])
     ax.set_xlim(1.06 * min([0.0, *values]), 1.06 * max([0.0, *values]))
     ax.axvline(0, color=MUTED, linewidth=0.8)
-    ax.set_xlabel("effect, in standard deviations of the column")
+    odds = "; *: log-odds" if any(marked) else ""
+    ax.set_xlabel(f"effect, in standard deviations of the column{odds}")
     left = len(effects) - len(shown)
     note(ax, f"largest {len(shown)} of {len(effects)}" if left else "")
     return ax
@@ -263,8 +266,13 @@ def overlap(found: Any, ax: Axes | None = None, *, suspect: int = 0) -> Axes:
     share = rows / np.maximum(rows.sum(1, keepdims=True), 1.0)
     L, K = rows.shape
     ax = new_axes(ax, 0.9 + 0.27 * max(L, 2))
-    shades = LinearSegmentedColormap.from_list("share", [PAPER, BLUE])
-    ax.pcolormesh(share, cmap=shades, vmin=0, vmax=1, edgecolors=GRID, linewidth=0.6)
+    # Opacity instead of a colour map: the shades then suit a dark background too.
+    for (at, k), opacity in np.ndenumerate(share):
+        ax.add_patch(Rectangle((k, at), 1, 1, facecolor=BLUE, alpha=opacity, linewidth=0))
+    ax.vlines(np.arange(K + 1), 0, L, color=GRID, linewidth=0.6)
+    ax.hlines(np.arange(L + 1), 0, K, color=GRID, linewidth=0.6)
+    ax.set_xlim(0, K)
+    ax.set_ylim(0, L)
     for at, k in np.argwhere(rows > 0):
         colour = PAPER if share[at, k] > 0.55 else INK
         text = f"{int(rows[at, k]):,}"

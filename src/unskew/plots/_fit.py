@@ -64,7 +64,7 @@ def love_plot(
     better = [b >= a for b, a in zip(before, after)]
     ax.hlines(y, before, after, color=[SKY if b else RED for b in better], linewidth=1.6)
     ax.plot(before, y, "o", color=MUTED, markerfacecolor="none", markersize=5.5, label="before")
-    ax.plot(after, y, "o", color=BLUE, markersize=5.5, label="after weighting")
+    ax.plot(after, y, "o", color=BLUE, markersize=5.5, label="after")
     ax.axvline(threshold, color=RED, linewidth=1, linestyle=(0, (4, 3)))
     quiet(ax)
     ax.set_yticks(y, [shorten(row.feature) for row in shown], color=INK)
@@ -180,8 +180,8 @@ def weight_distribution(found: Any, ax: Axes | None = None) -> Axes:
     quiet(ax, "y")
     ax.set_xlim(0, edges[-1])
     ax.set_ylim(0, 1.15 * max(1, counts.max()))
-    ax.text(1.0, 1.0, " 1 = mean", transform=ax.get_xaxis_transform(),
-            va="top", fontsize=FONT - 1, color=MUTED)  # fmt: skip
+    ax.annotate("mean: 1", (1.0, 1.0), (5, 0), xycoords=ax.get_xaxis_transform(),
+                textcoords="offset points", va="top", fontsize=FONT - 1, color=MUTED)  # fmt: skip
     above = f"; last bar up to {weights.maximum:.3g}" if weights.maximum > edges[-1] else ""
     ax.set_xlabel(f"learned weight of a row{above}")
     ax.set_ylabel("rows")

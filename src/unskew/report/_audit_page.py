@@ -45,12 +45,21 @@ def page_of_audit(a: Audit) -> Page:
 def _tiles(a: Audit) -> tuple[Tile, ...]:
     share = a.n_pairs_above / a.n_pairs if a.n_pairs else 0.0
     roles = [one.role for one in a.candidates]
-    tested = f"of {plural(len(roles), 'tested column')}"
+    tested = f"of {len(roles):,} tested: "
+    may = "column that may reflect" if len(a.notices) == 1 else "columns that may reflect"
     return (
-        Tile("Columns with an effect", str(roles.count("effect")), tested),
-        Tile("Columns with a selection only", str(roles.count("selection")), tested),
+        Tile(
+            "Columns with an effect",
+            str(roles.count("effect")),
+            f"{tested}they shift other columns within groups of rows",
+        ),
+        Tile(
+            "Columns with a selection only",
+            str(roles.count("selection")),
+            f"{tested}the groups have other shares, nothing is shifted",
+        ),
         Tile("Pairs that differ", f"{share:.0%}", f"by more than 0.1, of {a.n_pairs:,} pairs"),
-        Tile("Notices", f"{len(a.notices)}", "columns that may reflect data collection"),
+        Tile("Notices", f"{len(a.notices)}", f"{may} data collection"),
     )
 
 

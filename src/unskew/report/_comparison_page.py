@@ -25,10 +25,15 @@ def page_of_comparison(c: Comparison) -> Page:
 
 def _tiles(c: Comparison) -> tuple[Tile, ...]:
     own = next(row for row in c.rows if row.method == c.method)
+    between = "suspects and other columns" if c.suspects else "columns"
     tiles = [
         Tile("Explained variance", form(own.explained_variance, "percent"), f"by {own.title}"),
         Tile("Effective sample size", form(own.effective_size, "percent"), "of the rows"),
-        Tile("Imbalance left", form(own.imbalance_left, "percent"), "sum of squared differences"),
+        Tile(
+            "Mean difference",
+            form(own.mean_difference, "number"),
+            f"between {between}, by {own.title}",
+        ),
     ]
     if own.associations:
         strongest = max(one.value for one in own.associations)
@@ -50,8 +55,7 @@ def _methods(c: Comparison) -> Section:
         Column("Explained variance", "percent"),
         *((Column("Association with suspects", "number"),) if with_suspects else ()),
         Column("Effective sample size", "percent"),
-        Column("Imbalance left", "percent"),
-        *numbers("Silhouette", "Agreement with k-means"),
+        *numbers("Mean difference", "Silhouette", "Agreement with k-means"),
         Column("Cluster sizes"),
     )
     rows = tuple(
@@ -60,7 +64,7 @@ def _methods(c: Comparison) -> Section:
             row.explained_variance,
             *((max(one.value for one in row.associations),) if with_suspects else ()),
             row.effective_size,
-            row.imbalance_left,
+            row.mean_difference,
             row.silhouette,
             row.agreement,
             ", ".join(f"{size:,}" for size in row.sizes),

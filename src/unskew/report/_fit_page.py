@@ -128,13 +128,13 @@ def _weights_section(d: Diagnostics) -> Section:
     before, after = (sum(getattr(f, when) > BALANCED for f in rows) for when in WHEN)
     who = "the suspects" if d.evidence.suspects else "the other columns"
     w, c = d.weights, d.convergence
-    love = f"{before} of {len(rows)} features above 0.1 before weighting, {after} after."
+    love = f"{before} of {len(rows)} features above 0.1 before, {after} after."
     tall = len(rows) > TALL
     maps = [_map(d, which) for which in WHEN]
     fit = Picture(
         "terms",
         "Convergence",
-        f"Status: {c.status}. Final objective: {number(c.objective)}.",
+        f"Status: {c.status}.",
         f"Line plot of the objective and its terms over {plural(c.iterations, 'iteration')}.",
         drawn("objective_terms", d),
     )
@@ -183,6 +183,7 @@ def _effects_picture(d: Diagnostics) -> Picture:
 def _map(d: Diagnostics, which: str) -> Picture:
     c = d.correlation
     amount = c.amount_before if which == "before" else c.amount_after
+    how = "the correction" if d.evidence.corrected else "weighting"
     total = "" if amount is None else f" Amount over all columns: {number(amount)}."
     order = (
         "ordered by the cluster in which they differ most"
@@ -191,9 +192,9 @@ def _map(d: Diagnostics, which: str) -> Picture:
     )
     return Picture(
         f"map-{which}",
-        f"Correlations {which} weighting",
+        f"Correlations {which} {how}",
         f"Columns {order}. Blue: positive, orange: negative.{total}",
-        f"Heat map of the correlations of {len(c.names)} encoded columns {which} weighting.",
+        f"Heat map of the correlations of {len(c.names)} encoded columns {which} {how}.",
         drawn("correlation_map", d, which=which),
     )
 
@@ -367,7 +368,7 @@ def _numbers_section(d: Diagnostics) -> Section:
         ReportTable(
             "pairs",
             "Pairs of columns",
-            f"{plural(d.n_pairs, 'pair')}, the {len(d.pairs)} strongest before weighting.",
+            f"{plural(d.n_pairs, 'pair')}, the {len(d.pairs)} strongest before the correction.",
             (*texts("First", "Second"), *numbers("Before", "After")),
             tuple((p.first, p.second, p.before, p.after) for p in d.pairs),
         ),
@@ -377,10 +378,11 @@ def _numbers_section(d: Diagnostics) -> Section:
             ReportTable(
                 "effects",
                 "Effects of the suspects",
-                "Largest effects of a value of a suspect on a column, in standard deviations; "
-                "removed before clustering.",
-                (Column("Suspect"), Column("Column"), Column("Effect", "number")),
-                tuple((one.suspect, one.feature, one.effect) for one in d.effects),
+                "Largest effects of a value of a suspect on a column: in standard deviations of a "
+                "numeric column, log-odds of the values of others in a mixture. Removed before "
+                "clustering.",
+                (*texts("Suspect", "Column"), *numbers("Effect"), Column("Unit")),
+                tuple((one.suspect, one.feature, one.effect, one.unit) for one in d.effects),
             )
         )
     if d.clusters:
@@ -446,7 +448,7 @@ def _row_table(d: Diagnostics) -> ReportTable:
     return ReportTable(
         "rows",
         "Rows with the largest and smallest weights",
-        "Rows are counted from 0.",
+        "Row 1 is the first row of the data.",
         (
             Column("Row", "int"),
             *((Column("Index"),) if named else ()),
@@ -456,7 +458,7 @@ def _row_table(d: Diagnostics) -> ReportTable:
         ),
         tuple(
             (
-                r.position,
+                r.position + 1,
                 *((r.index,) if named else ()),
                 r.weight,
                 *((r.cluster,) if d.clusters else ()),

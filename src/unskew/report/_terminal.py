@@ -36,13 +36,10 @@ Agreement with the true kinds (adjusted Rand index, 1 = perfect), {of}:
 ABOUT_SCORES = """
 Dropping the column does not help, because 36 other columns depend on the site. Regressing it \
 out also removes part of the kinds, which shows in the sample.
-Effective size: effective sample size as a share of the rows. Imbalance left: remaining share of \
-the association between site and the other columns.
+Effective size: effective sample size as a share of the rows. Mean difference: of the other \
+columns between the sites, in standard deviations, after the correction.
 """
 PLURAL = {"number": "numbers", "category": "categories", "date": "dates"}
-
-
-NO_IMBALANCE = 1e-4  # rounding
 
 
 def facts(*rows: tuple[str, Any]) -> Table:
@@ -85,7 +82,7 @@ def several(names: Iterable[str], most: int = 6) -> str:
 def count_kinds(kinds: dict[str, str]) -> str:
     """Source name -> kind, in words: 12 (6 numbers, 5 categories, 1 left out)."""
     counts = Counter("left out" if kind == "constant" else kind for kind in kinds.values())
-    parts = [f"{c} {kind if c == 1 else PLURAL.get(kind, kind)}" for kind, c in counts.items()]
+    parts = [f"{c:,} {kind if c == 1 else PLURAL.get(kind, kind)}" for kind, c in counts.items()]
     return f"{len(kinds):,} ({', '.join(parts)})"
 
 
@@ -112,8 +109,8 @@ def show_fit(
         return Group()
     n = f"{data['rows']:,}"
     n_columns = f"{len(data['columns']):,}, not encoded"
-    before, after = found.imbalance_before, found.imbalance_after
-    left = f" ({after / before:.0%} left)" if before >= max(after, NO_IMBALANCE) else ""
+    e = found.evidence
+    difference = f"{e.typical_before:.2f} -> {e.typical_after:.2f} standard deviations"
     shown = [
         facts(
             ("rows", f"{n}, with design weights" if data["design_weights"] else n),
@@ -121,7 +118,7 @@ def show_fit(
             ("suspects", several(data["suspects"])),
             ("method", type(estimator).__name__),
             ("effective sample size", f"{found.weights.kish_size:,.0f} of {n} rows"),
-            ("imbalance", f"{_imbalance(before)} -> {_imbalance(after)}{left}"),
+            ("mean difference", f"{difference} ({e.by_chance:.2f} by chance)"),
             ("fit", f"{estimator.status_}, {estimator.n_iter_} iterations, {seconds:.1f} s"),
             ("separation", _separation(found)),
             ("runs", _agreement(estimator) if hasattr(estimator, "stability_") else ""),
@@ -149,10 +146,6 @@ def _separation(found: Diagnostics) -> str:
         first, second = names if one.bic_gain >= 0 else names[::-1]
         parts.append(f"BIC of {first} is lower than that of {second} by {abs(one.bic_gain):,.0f}")
     return "; ".join(parts)
-
-
-def _imbalance(value: float) -> str:
-    return f"{value:.4g}" if value >= NO_IMBALANCE else "0"
 
 
 def _agreement(estimator: Any) -> str:
@@ -230,8 +223,12 @@ def _first_rows(table: ReportTable) -> Table:
     ]
     if len(table.rows) > MOST_ROWS:
         rows.append(["...", f"{len(table.rows) - MOST_ROWS} more in the report"])
-    sides = "".join("l" if column.form == "text" else "r" for column in table.columns)
-    return listing([column.name.lower() for column in table.columns], sides, rows)
+    shown = [i for i, column in enumerate(table.columns) if not column.name.startswith("Gain")]
+    rows = [[row[i] for i in shown if i < len(row)] for row in rows]
+    columns = [table.columns[i] for i in shown]
+    sides = "".join("l" if column.form == "text" else "r" for column in columns)
+    titles = (column.name for column in columns)
+    return listing((t if t[0] == "p" else t.lower() for t in titles), sides, rows)
 
 
 def show_comparison(found: Comparison, choice: Any = None) -> Group:
@@ -244,12 +241,12 @@ def show_comparison(found: Comparison, choice: Any = None) -> Group:
         numbers = (
             row.explained_variance,
             *(follows.get(name) for name in suspects),
-            *(row.effective_size, row.imbalance_left, row.silhouette, row.agreement),
+            *(row.effective_size, row.mean_difference, row.silhouette, row.agreement),
         )
         rows.append((row.title, *map(number, numbers)))
     titles = [
         *("method", "explained\nvariance", *(f"assoc.\n{name}" for name in suspects)),
-        *("effective\nsize", "imbalance\nleft", "silhouette", "ARI with\nk-means"),
+        *("effective\nsize", "mean\ndifference", "silhouette", "ARI with\nk-means"),
     ]
     table = listing(titles, "l" + "r" * (len(titles) - 1), rows)
     table.padding = (0, 1, 0, 0)
@@ -278,7 +275,7 @@ def show_scores(
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
     for title in ("", "population"):
         table.add_column(title, no_wrap=True)
-    for title in ("", "sample", "effective sample size", "imbalance left"):
+    for title in ("", "sample", "effective size", "mean difference"):
         table.add_column(title, justify="right")
     for name, (population, *others) in scores.items():
         style = "bold green" if name.startswith("unskew") else ""
