@@ -182,6 +182,15 @@ def test_a_bad_file_of_options_is_named(home, unskew, text, words):
     assert words in err
 
 
+def test_paths_of_a_record_are_relative_to_its_folder():
+    from unskew.cli._config import options_as_toml
+
+    options = {"out": "a/out.csv", "apply": "m.skops", "labels": ["b/x.csv:g"], "report": "-"}
+    assert options_as_toml(options, Path("a")).splitlines() == [
+        'out = "out.csv"', 'apply = "../m.skops"', 'labels = ["../b/x.csv:g"]', 'report = "-"',
+    ]  # fmt: skip
+
+
 def test_a_missing_file_of_options_is_named(home, unskew):
     code, _, err = unskew("fit", "data.csv", "--config", "no.toml")
     assert code == 2
@@ -461,7 +470,7 @@ def test_standard_input_and_output(home, unskew, monkeypatch):
 
 
 def test_options_reach_the_estimator_and_else_its_defaults_hold(home, unskew, rng, monkeypatch):
-    from unskew import DCKM, ConsensusDCKM, DecorrelationWeights
+    from unskew import DCKM, ConsensusDCKM, DecorrelationWeights, SuspectCorrector
 
     seen = []
 
@@ -469,7 +478,7 @@ def test_options_reach_the_estimator_and_else_its_defaults_hold(home, unskew, rn
         seen.append((type(self), self.get_params()))
         raise ValueError("this test does not fit")
 
-    for kind in (DCKM, ConsensusDCKM, DecorrelationWeights):
+    for kind in (DCKM, ConsensusDCKM, DecorrelationWeights, SuspectCorrector):
         monkeypatch.setattr(kind, "fit", fit)
     np.save("X.npy", rng.normal(size=(60, 4)))
     asked = ["--n-init", "2", "--tol", "1e-5", "--bins", "7", "--threads", "1", "--seed", "4"]
@@ -482,6 +491,9 @@ def test_options_reach_the_estimator_and_else_its_defaults_hold(home, unskew, rn
          ConsensusDCKM(n_runs=5, init="random", **given)),
         (["weigh", "-s", "c1"], DecorrelationWeights(suspects=[1])),
         (["weigh", "--max-iter", "3"], DecorrelationWeights(max_iter=3)),
+        (["correct", "-s", "c1"], SuspectCorrector([1], random_state=0)),
+        (["correct", "-s", "c1", "-k", "2", "--effects", "shift", "--protect", "c0"],
+         SuspectCorrector([1], 2, effects="shift", protect=[0], random_state=0)),
     ]:  # fmt: skip
         assert unskew(arguments[0], "X.npy", *arguments[1:])[0] == 2
         assert seen.pop() == (type(expected), expected.get_params())
@@ -894,3 +906,7 @@ def test_fit_and_compare_give_the_same_verdict(home, unskew):
             json.loads(unskew(verb, *how, *options)[1]) for verb in ("fit", "compare")
         )
         assert fitted["verdict"] == compared["comparison"]["summary"]
+        rows = {row["method"]: row["mean_difference"] for row in compared["comparison"]["rows"]}
+        result = fitted["result"]
+        assert rows[compared["comparison"]["method"]] == result["mean_difference_after"]
+        assert rows["kmeans"] == result["mean_difference_before"]

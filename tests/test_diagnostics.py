@@ -903,3 +903,28 @@ def test_diagnostics_of_a_mixture_are_those_of_its_rows_without_effects():
     # Quantile bins of an array's codes are its three values.
     np.testing.assert_allclose([by_name[f"column {k}"] for k in range(4)], largest, rtol=1e-4)
     assert found.imbalance_after < found.imbalance_before / 4
+
+
+def test_effects_of_a_mixture_are_in_standard_deviations_and_leave_no_correlation(rng):
+    group, site = rng.integers(2, size=400), rng.integers(2, size=400)
+    x = np.c_[5.0 * group + 2.0 * site, 3.0 * group] + rng.normal(size=(400, 2))
+    found = []
+    for scale in (1.0, 100.0):
+        table = pd.DataFrame({"a": scale * x[:, 0], "b": x[:, 1], "site": site.astype(str)})
+        model = SelectionMixture(2, suspects=["site"], effects="shift", random_state=0).fit(table)
+        found.append(diagnose(model, table))
+    one, other = found
+    assert {effect.suspect for effect in one.effects} == {"site=0", "site=1"}
+    assert {effect.unit for effect in one.effects} == {"sd"}
+    largest = one.effects[0]
+    assert (largest.feature, abs(largest.effect)) == (
+        "a",
+        pytest.approx(1 / x[:, 0].std(), rel=0.2),
+    )
+    assert [e.effect for e in one.effects] == pytest.approx([e.effect for e in other.effects])
+    at = one.correlation.names.index("a")
+    sites = [i for i, name in enumerate(one.correlation.names) if name.startswith("site")]
+    before, after = (np.abs(np.array(m)[at, sites]) for m in (one.correlation.before,
+                                                              one.correlation.after))  # fmt: skip
+    assert before.min() > 0.2
+    assert after.max() < 0.1

@@ -54,14 +54,14 @@ def identify(N: np.ndarray, levels: list[str], suspect: str) -> tuple[str, str]:
     )
     if answer == "no":
         return answer, (
-            f"The effects of {suspect!r} are not identifiable: no group joins {named} to the other "
-            "levels, so that any difference between them can be an effect or a difference of the "
-            "groups."
+            f"The effects of {suspect!r} are not identifiable: no group has rows of both {named} "
+            "and the other values, so that any difference between them can be an effect or a "
+            "difference of the groups."
         )
     return answer, (
-        f"The effects of {suspect!r} are identified under small effects only. {named}: at most one "
-        "group is shared with the other values, so that solutions with other groups and larger "
-        "effects fit equally well; the one with the smallest effects is reported."
+        f"The effects of {suspect!r} are identified under small effects only: at most one group is "
+        f"shared by {named} and the other values. Solutions with larger effects fit equally well; "
+        "the one with the smallest effects is reported."
     )
 
 

@@ -440,7 +440,7 @@ def _answer(
                 f"as the data show (smallest p = {min(c.p_dependence for c in candidates):.2g})"
             )
         if size < ENOUGH_ROWS:
-            return "cannot tell", f"{sentence}, but {size:,.0f} rows show strong effects only."
+            return "cannot tell", f"{sentence}, but {size:,.0f} rows are too few for weak effects."
         return "no", f"{sentence}: nothing needs a correction."
     if named:
         return "yes", f"{_describe_candidate(active[0])}: a correction is worthwhile."
@@ -467,7 +467,7 @@ def _describe_candidate(one: Candidate) -> str:
     if one.role == "selection":
         return (
             f"The shares of the groups of rows differ by “{one.column}” "
-            f"({_format_p(one.p_dependence)}), which does not shift the columns within groups"
+            f"({_format_p(one.p_dependence)}), and no column is shifted within the groups"
         )
     return (
         f"“{one.column}” is independent of the other columns as far as the data show "

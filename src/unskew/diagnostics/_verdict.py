@@ -282,8 +282,8 @@ def _decide_mixture(e: Evidence, plain: str, conclude: Callable[[str, str], Verd
     if e.halves < REPRODUCIBLE:
         return conclude(
             "cannot be told",
-            f"Random halves of the rows give other groups (agreement {e.halves:.2f}): they are not "
-            "reproducible. Try another number of groups.",
+            "The groups are not reproducible: random halves of the rows give other groups "
+            f"(agreement {e.halves:.2f}). Try another number of groups.",
         )
     gain = e.kmeans_bic - e.bic
     if abs(gain) <= CLEAR:

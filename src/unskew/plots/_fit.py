@@ -399,6 +399,7 @@ def objective_terms(found: Any, ax: Axes | None = None) -> Axes:
     quiet(ax, "y")
     ax.set_xlabel("iteration")
     ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    ax.ticklabel_format(axis="y", useOffset=False)
     note(ax, f"{convergence.status} after {convergence.iterations} iterations")
     if lines:
         ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -72,9 +72,11 @@ def _done(d: Diagnostics) -> str:
     removed = f"the effects of {what} on the other columns were removed"
     if model == "SelectionMixture" and suspects:
         effects = removed if d.effects else f"no effects of {what} on the other columns were found"
+        common = d.weights.maximum - d.weights.minimum < 1e-9
+        shares = "are the same for all values" if common else "differ between the values"
         return (
-            f"SelectionMixture found {plural(K, 'group')}, whose shares may differ between the "
-            f"values of {what}; {effects}."
+            f"SelectionMixture found {plural(K, 'group')}, whose shares {shares} of {what}; "
+            f"{effects}."
         )
     if model == "SelectionMixture":
         return f"SelectionMixture found {plural(K, 'group')} without suspects."
