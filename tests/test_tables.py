@@ -170,6 +170,11 @@ def test_identifiers_are_left_out_and_rare_values_pooled_with_one_note(rng):
     for strict in (table.drop(columns="id"), table.drop(columns="state")):
         with pytest.raises(ValueError, match=r"different values in 300 rows.* with strict=True"):
             DCKM(2, encoder=TableEncoder(strict=True)).fit(strict)
+    with pytest.raises(ValueError, match=r"column 'id' of X.*; column 'state' of X has 60 "):
+        TableEncoder(strict=True).fit(table)
+    # A single value is not pooled.
+    one_more = pd.DataFrame({"state": [f"S{i % 51:02d}" for i in range(n)]})
+    assert TableEncoder().fit(one_more).pooled_ == {}
 
 
 def test_different_short_names_in_few_rows_are_no_identifier():

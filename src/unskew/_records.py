@@ -27,7 +27,9 @@ MISSING_MARKS = (
 
 def marks_in_words(marks: Iterable[str], n_rows: int) -> str:
     """Which marks of missing values a column has, and in how many rows."""
-    return f"{' and '.join(map(repr, sorted(marks)))} in {n_rows:,} row{'s' * (n_rows > 1)}"
+    *first, last = map(repr, sorted(marks))
+    shown = f"{', '.join(first)} and {last}" if first else last
+    return f"{shown} in {n_rows:,} row{'s' * (n_rows > 1)}"
 
 
 # Characters that move the cursor, change colours or the direction of text, as \\x1b and so on.

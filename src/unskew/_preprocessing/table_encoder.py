@@ -323,6 +323,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         for later, earlier in near_duplicates(signatures).items():
             note = ("near-duplicate", f"repeats {names[earlier]!r}")
             recipes[later] = replace(recipes[later], notes=(*recipes[later].notes, note))
+        self._refuse_if_strict(recipes, int((a > 0).sum()))
         self.recipes_ = recipes
         self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_ = len(names)
@@ -361,7 +362,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         n_missing = int((present & missing).sum())
         why = number_identifier(name, v) if not note and values.kind == "number" else ""
         if why and asked is None:
-            self._refuse_if_strict(name, why, "Drop the column")
             return Recipe(name, "constant", why=why, identifier=True, values=_range(values, v))
         if v.min() == v.max():
             if note:  # missingness itself still varies
@@ -410,9 +410,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return recipe
         return replace(recipe, mean=float(weight @ recipe.number(v) / weight.sum()))
 
-    def _refuse_if_strict(self, name: str, why: str, remedy: str) -> None:
-        if self.strict:
-            raise ValueError(f"column {name!r} of X has {why}; with strict=True {remedy}")
+    def _refuse_if_strict(self, recipes: list[Recipe], n: int) -> None:
+        """Raise an error that names all columns that would be left out or pooled by default."""
+        default = self.max_categories is None
+        refused = []
+        for r in recipes:
+            if r.identifier:
+                refused.append(f"column {r.name!r} of X has {r.why}")
+            elif r.n_pooled and default:
+                many = f"{r.n_pooled + MAX_DISTINCT:,} different values in {n - r.n_missing:,} rows"
+                refused.append(f"column {r.name!r} of X has {many}")
+        if self.strict and refused:
+            raise ValueError(
+                f"{'; '.join(refused)}; with strict=True none should be left out, and a category "
+                f"have at most {MAX_DISTINCT} values: drop the columns, say their kinds, or pool "
+                "rare values with max_categories=20"
+            )
 
     def _scale(self, v: np.ndarray, weight: np.ndarray) -> tuple[float, float, float]:
         mean = float(weight @ v / weight.sum())
@@ -442,16 +455,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             else text_identifier(name, values.words, used, int(known.sum()))
         )
         if why:
-            self._refuse_if_strict(name, why, "Drop the column")
             return Recipe(name, "constant", why=why, identifier=True, n_missing=n_missing,
                           values=values_shown)  # fmt: skip
         most = self.max_categories
         if values.kind == "text" and most is None:
             most = MAX_DISTINCT
-            if used.size > most:
-                why = f"{used.size:,} different values in {int(known.sum()):,} rows"
-                rule = f"a category should have at most {most}. Pool rare values with "
-                self._refuse_if_strict(name, why, f"{rule}max_categories=20")
+            most += used.size == most + 1  # a single value is not pooled
         pooled = most is not None and used.size > most
         n_pooled = used.size - most if pooled else 0
         if pooled:
