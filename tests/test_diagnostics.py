@@ -928,3 +928,20 @@ def test_effects_of_a_mixture_are_in_standard_deviations_and_leave_no_correlatio
                                                               one.correlation.after))  # fmt: skip
     assert before.min() > 0.2
     assert after.max() < 0.1
+
+
+def test_a_notebook_shows_the_verdict_and_a_table(footprint, found, model):
+    how = {"method": "dckm", "suspects": footprint.suspects, "n_init": 1, "random_state": 0}
+    compared = compare(footprint.X, 4, methods=["kmeans"], **how)
+    audited = audit(make_patients(), suspects="site")
+    for result, answer, cells in (
+        (found, found.verdict, [f"{found.evidence.typical_after:.2f} after", "weighted share"]),
+        (compared, compared.summary, ["mean difference", "unskew (DCKM)"]),
+        (audited, audited.worth, ["p of effect", "site"]),
+    ):
+        shown = result._repr_html_()
+        assert shown.startswith(f"<p><b>{answer.word.capitalize()}.</b>")
+        for words in cells:
+            assert words in shown
+    hostile = dataclasses.replace(found.verdict, sentence="<script>")
+    assert "<script>" not in dataclasses.replace(found, verdict=hostile)._repr_html_()

@@ -174,7 +174,6 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             if hasattr(mixture, "feature_names_in_"):
                 self.feature_names_in_ = mixture.feature_names_in_
             self.suspects_ = suspects
-            self.suspect_effects_ = mixture.suspect_effects_
             self.sample_weight_ = mixture.combined_weights_
             if self.reference is not None:
                 w = mixture.predict_weights(X) * check_weights(sample_weight, mask.size)
@@ -199,6 +198,11 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     stacklevel=2,
                 )
         return self
+
+    @property
+    def suspect_effects_(self):
+        """Effects of each level; see `SelectionMixture`."""
+        return self.mixture_.suspect_effects_
 
     def _find_suspects(self, X: Any) -> tuple[np.ndarray | None, list[int] | None]:
         """Positions of the suspects, and of the suspects and the protected columns."""

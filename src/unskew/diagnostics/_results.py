@@ -7,6 +7,7 @@ standardised mean differences (0.1 = "balanced"); "before" is under the design w
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -314,6 +315,21 @@ class HasTables:
         plain = ({k: v for k, v in row if not isinstance(v, (tuple, dict))} for row in rows)
         return Records(plain, library).to_frame()
 
+    def _answer(self) -> tuple[Verdict, str, list[dict[str, Any]]]:
+        """The verdict, numbers in one sentence, and rows of a table: what a notebook shows."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        verdict, numbers, rows = self._answer()
+        word, *sentences = (
+            html.escape(text) for text in (verdict.word.capitalize(), verdict.sentence, numbers)
+        )
+        return f"<p><b>{word}.</b> {' '.join(sentences)}</p>{Records(rows)._repr_html_()}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}"
+
 
 @dataclass(frozen=True)
 class Diagnostics(HasTables):
@@ -346,6 +362,26 @@ class Diagnostics(HasTables):
     mixing: tuple[Mixing, ...]
     notes: tuple[str, ...]
     settings: Settings
+
+    def _answer(self) -> tuple[Verdict, str, list[dict[str, Any]]]:
+        e = self.evidence
+        numbers = (
+            f"Mean difference: {e.typical_before:.2f} before, {e.typical_after:.2f} after. "
+            f"Effective sample size: {e.kish_size:,.0f} of {e.n_rows:,} rows."
+        )
+        rows = [
+            {
+                "cluster": each.cluster,
+                "rows": each.size,
+                "share": _percent(each.share),
+                "weighted share": _percent(each.weighted_share),
+                "largest differences": ", ".join(
+                    f"{one.feature} {one.difference:+.1f}" for one in each.features[:4]
+                ),
+            }
+            for each in self.clusters
+        ]
+        return self.verdict, numbers, rows
 
 
 @dataclass(frozen=True)
@@ -440,6 +476,20 @@ class Audit(HasTables):
     notes: tuple[str, ...]
     settings: Settings
 
+    def _answer(self) -> tuple[Verdict, str, list[dict[str, Any]]]:
+        rows = [
+            {
+                "column": one.column,
+                "finding": one.role,
+                "shifted": _percent(one.shifted),
+                "shift": one.shift,
+                "p of effect": one.p_effect,
+                "p of dependence": one.p_dependence,
+            }
+            for one in self.candidates
+        ]
+        return self.worth, "", rows
+
 
 @dataclass(frozen=True)
 class MethodRow:
@@ -477,3 +527,18 @@ class Comparison(HasTables):
     suspects: tuple[str, ...]
     notes: tuple[str, ...]
     settings: Settings
+
+    def _answer(self) -> tuple[Verdict, str, list[dict[str, Any]]]:
+        rows = [
+            {
+                "method": row.title,
+                "explained variance": _percent(row.explained_variance),
+                **{f"association with {one.suspect}": one.value for one in row.associations},
+                "effective size": _percent(row.effective_size),
+                "mean difference": row.mean_difference,
+                "silhouette": row.silhouette,
+                "ARI with k-means": row.agreement,
+            }
+            for row in self.rows
+        ]
+        return self.summary, "", rows

@@ -26,6 +26,7 @@ from .._mixture.gaussian import GaussianBlock
 from .._mixture.information import observed_errors
 from .._mixture.partition import PartitionCriterion
 from .._mixture.rows import Columns, Rows, Stats
+from .._records import Records
 from .._validation import abbreviate, check_number, check_weights, to_native_byteorder
 from ._columns import ColumnModel, apply_columns, read_sources
 from ._effects_test import compare_effects
@@ -531,6 +532,10 @@ class PredictionMixin:
         noise = columns.numbers - self._in_order(r @ own.C, rows) - shift
         return shift + noise * (1.0 - 1.0 / e)
 
+    @property
+    def suspect_effects_(self) -> Records:
+        return Records(self._suspect_effects, getattr(self.encoder_, "library_", None))
+
     def _store_columns(self, model: Mixture, stats: Stats, few: Rows, factor: float) -> Any:
         """``means_``, ``suspect_effects_``, ``covariance_`` and ``tau_`` in units of the data;
         returns the variances of the reported shares, or None. ``few``: rows for standard errors,
@@ -572,7 +577,7 @@ class PredictionMixin:
             self.tau_ = self.tau_[0]
         B, se = np.hstack(effects), np.hstack(errors)
         plain = [level for s in known.suspects for level in s.levels]
-        self.suspect_effects_ = [
+        self._suspect_effects = [
             {
                 "suspect": known.suspects[i].name,
                 "level": plain[at],
