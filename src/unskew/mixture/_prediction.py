@@ -46,6 +46,7 @@ class PredictionMixin:
     _backend: Any
     _kinds: dict[int, str]
     choice_: dict[str, str]
+    encoder_: Any
     _combinations: Combinations
     _names: list[str]
     _effects_term: float
