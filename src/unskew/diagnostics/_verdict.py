@@ -253,9 +253,9 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
             f"reproducible: random halves of the rows agree by {e.mixture_halves:.2f}.",
         )
     numbers = (
-        f"In the population that a mixture model estimates, the clusters agree with its groups by "
-        f"{e.mixture_same:.2f}, those of {plain} by {e.mixture_same_as_dropped:.2f}; BIC is "
-        f"{'lower' if gain > 0 else 'higher'} by {abs(gain):,.0f}."
+        "A mixture model estimates the groups of the population: the clusters agree with them by "
+        f"{e.mixture_same:.2f}, those of {plain} by {e.mixture_same_as_dropped:.2f}. BIC of the "
+        f"clusters is {'lower' if gain > 0 else 'higher'} by {abs(gain):,.0f}."
     )
     if (closer > CLOSER and gain > -DECISIVE) or (closer > 0 and gain > DECISIVE):
         return _unless_unidentified(e, numbers, conclude)
@@ -383,8 +383,8 @@ def _reasons(e: Evidence) -> list[str]:
                 f"in the population, {e.mixture_same:.2f} and {e.mixture_same_as_dropped:.2f})"
             )
         first.append(
-            f"BIC of the clusters, where {describe_names(e.suspects)} may shift columns and have "
-            f"other shares of the clusters: {bics}."
+            "BIC of the clusters, in a model where columns are shifted by "
+            f"{describe_names(e.suspects)} and the shares of the clusters depend on it: {bics}."
         )
         if e.not_identified:
             first.append(e.not_identified)

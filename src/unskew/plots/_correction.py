@@ -106,8 +106,8 @@ def suspect_effects(found: Any, ax: Axes | None = None, *, most: int = 20) -> Ax
     ax = bars(ax, names, values, [BLUE if value > 0 else RED for value in values])
     ax.set_xlim(1.06 * min([0.0, *values]), 1.06 * max([0.0, *values]))
     ax.axvline(0, color=MUTED, linewidth=0.8)
-    odds = "; *: log-odds" if any(marked) else ""
-    ax.set_xlabel(f"effect, in standard deviations of the column{odds}")
+    unit = "standard deviations; *: log-odds" if any(marked) else "standard deviations"
+    ax.set_xlabel(f"effect ({unit})")
     left = len(effects) - len(shown)
     note(ax, f"largest {len(shown)} of {len(effects)}" if left else "")
     return ax

@@ -25,13 +25,14 @@ def page_of_comparison(c: Comparison) -> Page:
 
 def _tiles(c: Comparison) -> tuple[Tile, ...]:
     own = next(row for row in c.rows if row.method == c.method)
+    assert own.mean_difference is not None  # it has weights
     between = "suspects and other columns" if c.suspects else "columns"
     tiles = [
         Tile("Explained variance", form(own.explained_variance, "percent"), f"by {own.title}"),
         Tile("Effective sample size", form(own.effective_size, "percent"), "of the rows"),
         Tile(
             "Mean difference",
-            form(own.mean_difference, "number"),
+            f"{own.mean_difference:.2f}",
             f"between {between}, by {own.title}",
         ),
     ]
