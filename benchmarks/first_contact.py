@@ -1,6 +1,6 @@
 """Public tables through the command line as a new user has them: audit, fit, compare, predict.
 
-Tables come with installed packages (statsmodels, vega_datasets, palmerpenguins, scikit-learn);
+Tables come with installed packages (statsmodels, vega_datasets, ISLP, lifelines, scikit-learn, ...);
 those of packages that are not installed are left out, and nothing is downloaded.
 """
 
@@ -55,10 +55,35 @@ TABLES = {
         "seattle-weather": "weather",
         "us-employment": None,
     },
+    "ISLP": {
+        "Auto": "origin",
+        "Bikeshare": None,
+        "Carseats": "ShelveLoc",
+        "College": "Private",
+        "Hitters": "League",
+        "OJ": "StoreID",
+        "Publication": "mech",
+        "Wage": "race",
+    },
+    "lifelines": {
+        "canadian_senators": None,
+        "dd": "regime",
+        "gbsg2": "horTh",
+        "lung": "inst",
+        "rossi": "race",
+    },
+    "bokeh_sampledata": {"auto-mpg": "origin", "forensic_glass": None, "titanic_all": None},
     "palmerpenguins": {"penguins": "island", "penguins-raw": "Island"},
     "sklearn": {"iris": None, "wine": None, "breast_cancer": None, "diabetes": "sex"},
 }
-FOLDERS = {"statsmodels": "datasets", "vega_datasets": "_data", "palmerpenguins": "data"}
+FOLDERS = {
+    "ISLP": "data",
+    "bokeh_sampledata": "_data",
+    "lifelines": "datasets",
+    "palmerpenguins": "data",
+    "statsmodels": "datasets",
+    "vega_datasets": "_data",
+}
 QUICK = 8  # tables with --quick
 SECONDS = 120.0  # tables that begin later than this times their number are left out
 
