@@ -1,6 +1,6 @@
 """Public tables through the command line as a new user has them: audit, fit, compare, predict.
 
-Tables come with installed packages (statsmodels, vega_datasets, ISLP, lifelines, scikit-learn, ...);
+Tables come with installed packages (statsmodels, vega_datasets, ISLP, lifelines and others);
 those of packages that are not installed are left out, and nothing is downloaded.
 """
 
