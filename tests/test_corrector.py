@@ -353,6 +353,7 @@ def test_correct_writes_the_whole_table_and_applies_the_model_to_new_rows(
         (["-s", "site", "--reference", "ward=q"], "column 'ward' has no value 'q'"),
         (["-s", "site", "--protect", "wards"], "--protect 'wards' is not one of its 5 columns"),
         (["-s", "site", "--out", "out.xlsx"], "out.xlsx"),
+        (["-s", "site", "-k", "0"], "--groups 0 should be"),
     ],
 )
 def test_correct_refuses_what_it_cannot_do(tmp_path, monkeypatch, unskew, options, message):

@@ -207,6 +207,8 @@ def in_flags(text: str) -> str:
 
     def flag(found: re.Match[str]) -> str:
         name = OPTIONS.get(found[1]) or names.get(found[1])
+        if name == "clusters" and "groups" in names:  # of correct
+            name = "groups"
         if name is None or ("_" not in found[1] and found[2] is None):  # it may be a plain word
             return found[0]
         return f"--{name.replace('_', '-')}{' ' if found[2] == '=' else ''}"
