@@ -145,14 +145,19 @@ def check_weights(sample_weight: Any, n: int) -> np.ndarray:
         )
     scale = power_of_two(float(a.max()))
     a = a / scale if scale != 1 else a
+    check_negligible("sample_weight", a, given)
+    return a
+
+
+def check_negligible(name: str, a: np.ndarray, given: np.ndarray) -> None:
+    """Raise for a weight that is so small that it has no reciprocal; ``given``: before scaling."""
     negligible = (a > 0) & (a < NEGLIGIBLE * a.max())
     if negligible.any():
         at = int(negligible.argmax())
         raise ValueError(
-            f"sample_weight[{at}]={given[at]:g} should be 0 or >= {NEGLIGIBLE:.0e} times the "
+            f"{name}[{at}]={given[at]:g} should be 0 or >= {NEGLIGIBLE:.0e} times the "
             f"largest weight {given.max():g}"
         )
-    return a
 
 
 def to_native_byteorder(X: Any) -> Any:

@@ -16,6 +16,13 @@ from ._mixture.blocks import EFFECTS
 from ._records import ColumnWarning
 from ._validation import check_option, check_weights, find_columns
 from .mixture import SelectionMixture
+from .mixture._restored import (
+    check_effects,
+    check_feature_names,
+    check_mixture,
+    check_row_weights,
+    check_suspects,
+)
 
 __all__ = ["SuspectCorrector"]
 
@@ -246,6 +253,26 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not mask.any():
             raise ValueError(f"reference={self.reference!r} has no rows; it should have some")
         return mask
+
+    def _check_restored(self) -> None:
+        """Raise ValueError for attributes that no fit can have made."""
+        mixture, own = vars(self).get("mixture_"), self.suspects_
+        if type(mixture) is not SelectionMixture:
+            raise ValueError("mixture_ should be a SelectionMixture")
+        check_mixture(mixture)
+        if type(self.n_features_in_) is not int or self.n_features_in_ != mixture.n_features_in_:
+            raise ValueError(f"n_features_in_ should be {mixture.n_features_in_}")
+        check_feature_names(self)
+        check_suspects(own, self.n_features_in_)
+        if own is not None and (
+            mixture.suspects_ is None or not np.isin(own, mixture.suspects_).all()
+        ):
+            raise ValueError("suspects_ should be among those of the mixture")
+        check_option("unknown", self.unknown, ("average", "error"))
+        if type(self.drop_suspects) is not bool:
+            raise TypeError(f"drop_suspects={self.drop_suspects!r} should be True or False")
+        check_row_weights(self.sample_weight_)
+        check_effects(self.suspect_effects_)
 
     def transform(self, X):
         """Rows without the effects of the suspects.

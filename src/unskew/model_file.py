@@ -14,6 +14,7 @@ import io
 import json
 import os
 import stat
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ._io import ArchiveError, check_archive, check_npy, why
+from ._io import ArchiveError, check_archive, check_npy, one_line, why
 
 __all__ = ["ModelFileError", "load", "save"]
 
@@ -154,9 +155,7 @@ def save(model: BaseEstimator, path: Any) -> Path:
         )
     if not any(name.endswith("_") and not name.startswith("_") for name in vars(model)):
         raise ValueError(f"{type(model).__name__} is not fitted; model should be fitted")
-    copy = object.__new__(type(model))
-    vars(copy).update({name: _with_text_keys(value) for name, value in vars(model).items()})
-    body = sio.dumps(copy)
+    body = sio.dumps(_with_text_keys(model))
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
         schema = json.loads(archive.read(SCHEMA))
     if foreign := _foreign_nodes(schema):
@@ -224,8 +223,21 @@ def load(path: Any, *, max_bytes: int = MAX_BYTES) -> Any:
         raise ModelFileError(f"{path} cannot be read as a model: {reason}") from error
     if _class_name(type(model)) not in ESTIMATORS or type(model).__name__ != note.get("model"):
         raise ModelFileError(f"{path} contains {type(model).__name__}, not {note.get('model')}")
-    vars(model).update({name: _with_own_keys(value) for name, value in vars(model).items()})
+    _check_values(_with_own_keys(model), path)
     return model
+
+
+def _check_values(model: Any, path: Any) -> None:
+    """Check the shapes and ranges of what the fit learned, where the class has such a check."""
+    if not hasattr(model, "_check_restored"):
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model._check_restored()
+    except Exception as error:
+        reason = one_line(error)
+        raise ModelFileError(f"{path} is not loaded: {reason}") from error
 
 
 def _skops() -> Any:
@@ -388,7 +400,11 @@ def _check_types(model: Any) -> None:
 
 
 def _with_text_keys(value: Any) -> Any:
-    """Plain containers in which dicts with keys other than strings are replaced by `Items`."""
+    """A copy in which dicts with keys other than strings are replaced by `Items`."""
+    if _class_name(type(value)) in ESTIMATORS | PARTS:
+        copy = object.__new__(type(value))
+        vars(copy).update({name: _with_text_keys(own) for name, own in vars(value).items()})
+        return copy
     if type(value) is dict:
         values = [_with_text_keys(item) for item in value.values()]
         if all(type(key) is str for key in value):
@@ -400,7 +416,9 @@ def _with_text_keys(value: Any) -> Any:
 
 
 def _with_own_keys(value: Any) -> Any:
-    """The inverse of `_with_text_keys`."""
+    """The inverse of `_with_text_keys`; objects are changed in place."""
+    if _class_name(type(value)) in ESTIMATORS | PARTS:
+        vars(value).update({name: _with_own_keys(own) for name, own in vars(value).items()})
     if type(value) is Items:
         keys = [_with_own_keys(key) for key in value.keys]
         return dict(zip(keys, (_with_own_keys(item) for item in value.values)))

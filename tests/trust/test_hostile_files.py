@@ -138,3 +138,51 @@ def test_a_value_that_looks_like_a_formula_is_written_as_it_was_read(tmp_path, u
     page = (tmp_path / "r.html").read_text()
     assert "<script>alert" not in page
     assert "a<b>" not in page
+
+
+def test_sparse_files_with_fractional_positions_are_refused(tmp_path):
+    """SciPy would drop the fractions, and so move values to other columns."""
+    X = sp.random(20, 5, 0.4, format="csr", random_state=0)
+    for name in ("indices", "indptr"):
+        sp.save_npz(tmp_path / "a.npz", X)
+        with np.load(tmp_path / "a.npz") as stored:
+            parts = dict(stored)
+        np.savez(tmp_path / "a.npz", **{**parts, name: parts[name] + 0.5})
+        with pytest.raises(FileError, match=f"its array '{name}' has dtype float64"):
+            read_table(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.feather"])
+def test_a_few_bytes_that_declare_many_values_are_refused(tmp_path, name):
+    frame = pl.DataFrame({"a": np.zeros(40_000_000, np.int8)}).with_columns(b=pl.col("a"))
+    path = tmp_path / name
+    frame.write_parquet(path) if name == "a.parquet" else frame.write_ipc(path, compression="zstd")
+    assert path.stat().st_size < 600_000
+    with pytest.raises(FileError, match=r"40,000,000 rows of 2 columns.*increase max_bytes"):
+        read_table(path)
+    frame[:10].write_parquet(tmp_path / "a.parquet")
+    assert read_table(tmp_path / "a.parquet", max_bytes=20).data.shape == (10, 2)
+
+
+def test_rows_of_json_with_different_keys_are_limited(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f'{{"k{i}": 1}}\n' for i in range(9000)))
+    with pytest.raises(FileError, match=r"9,001 rows with .* different keys"):
+        read_table(path)
+    path.write_text('{"a": 1, "b": 2}\n' * 9000)
+    assert read_table(path).data.shape == (9000, 2)
+
+
+def test_line_separators_of_unicode_do_not_end_a_row_of_json(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": "x\u2028y", "b": 1}\n{"a": 2, "b": "q"}\n', encoding="utf-8")
+    assert read_table(path).data["a"].to_list() == ["x\u2028y", "2"]
+
+
+def test_text_in_a_npy_file_that_is_no_unicode_is_refused(tmp_path):
+    records = np.zeros(3, dtype=[("a", "<U2"), ("b", "<f8")])
+    np.save(tmp_path / "a.npy", records)
+    content = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(content[:-48] + b"\xff" * 48)
+    with pytest.raises(FileError, match=r"a\.npy: cannot be read as npy"):
+        read_table(tmp_path / "a.npy")

@@ -248,3 +248,26 @@ def test_effects_on_the_spread_of_rows_that_are_equal_within_levels_are_finite()
     how = {"suspects": [2], "effects": "shift-scale", "covariance": "diag", "random_state": 0}
     model = SelectionMixture(1, **how).fit(X)
     assert np.isfinite(model.bic_)
+
+
+@pytest.mark.parametrize("weights", [np.full(6, 1j), np.full(6, "1"), np.full(6, None)])
+def test_metrics_refuse_weights_that_are_no_numbers(weights):
+    true, found = [0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 2, 2]
+    for metric in (metrics.adjusted_rand_score, metrics.purity, metrics.association):
+        with pytest.raises(TypeError, match=r"sample_weight has dtype .*; it should be numeric"):
+            metric(true, found, sample_weight=weights)
+
+
+def test_association_of_rare_values_does_not_underflow():
+    first, second = [0, 0, 1, 1], [0, 0, 1, 1]
+    for rare in (1e-100, 1e-160, 1e-250):
+        a = [1.0, 1.0, rare, rare]
+        assert metrics.association(first, second, sample_weight=a) == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="should be 0 or >= 1e-271 times the largest weight"):
+        metrics.association(first, second, sample_weight=[1e308, 1, 1, 1e-3])
+
+
+def test_integers_that_no_float_can_hold_are_refused():
+    table = pd.DataFrame({"s": pd.Series([10**400, 1, 2] * 5, dtype=object), "x": np.arange(15.0)})
+    with pytest.raises(ValueError, match="column 's' of X has an integer above"):
+        DCKM(2).fit(table)

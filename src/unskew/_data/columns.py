@@ -235,7 +235,13 @@ def _objects(values: list, name: str) -> ColumnValues:
     if kinds == {"booleans"}:
         return _flags([None if v is None or v != v else bool(v) for v in values])
     if kinds <= {"numbers", "booleans"}:
-        numbers = np.array([np.nan if v is None else float(v) for v in values])
+        try:
+            numbers = np.array([np.nan if v is None else float(v) for v in values])
+        except OverflowError:
+            raise ValueError(
+                f"column {name!r} of X has an integer above {np.finfo(float).max:.3g}; values "
+                "should be smaller, or text"
+            ) from None
         if np.isinf(numbers).any():
             raise ValueError(f"column {name!r} of X contains inf; values should be finite")
         return ColumnValues("number", numbers, None, ())

@@ -125,8 +125,8 @@ def read_table(
         rows and columns), of the sheet of an xlsx file, or of the file in a zip archive
     missing : markers of missing values in text formats, in addition to "", NA, N/A, NaN, null and
         the like, and to ? . - None and the like where all other values are numbers or dates
-    max_bytes : maximum decompressed size of a gz, npz, mat, xlsx or zip file; None: 64 MiB or 100
-        times its size
+    max_bytes : maximum decompressed size of a gz, npz, mat, xlsx or zip file, and number of values
+        of a jsonl, parquet or feather file; None: 64 MiB or 100 times its size
 
     Returns
     -------
@@ -179,7 +179,8 @@ def read_table(
         content = _text.as_utf8(content, name, encoding)
         missing = MISSING_WORDS + tuple(missing)
     if form == "jsonl":
-        data, findings = _text.read_jsonl(content, name, missing)
+        limit = max(limit, expansion_limit(len(content))) if max_bytes is None else limit
+        data, findings = _text.read_jsonl(content, name, missing, limit)
     elif form in TEXT_TABLES:
         separator = "\t" if form == "tsv" else separator
         data, first, notes, findings = _text.read_csv(
@@ -289,7 +290,11 @@ def check_options(
         ("--missing", bool(missing), TEXT_TABLES),
         ("--encoding", encoding != "utf-8", TEXT_TABLES),
         ("--variable", variable is not None, ("npz", "mat", "xlsx")),
-        ("--max-bytes", max_bytes is not None, (*TEXT, "npz", "mat", "xlsx")),
+        (
+            "--max-bytes",
+            max_bytes is not None,
+            (*TEXT, "npz", "mat", "xlsx", "parquet", "feather"),
+        ),
     ):
         if given and form not in forms:
             raise FileError(f"{name}: {option} does not apply to {form}")
@@ -325,7 +330,25 @@ def _plain(frame: Any, name: str) -> Any:
 
 
 def _parquet(where: Any, name: str, variable: None, limit: int) -> Any:
-    return need("polars", "io", "reading parquet").read_parquet(where)
+    polars = need("polars", "io", "reading parquet")
+    parquet = need("pyarrow.parquet", "io", "reading parquet")
+    rows = columns = 0
+    with _opened(where) as file, contextlib.suppress(Exception):  # polars names the damage
+        found = parquet.read_metadata(file)
+        rows, columns = found.num_rows, found.num_columns
+    _check_cells(rows, columns, limit)
+    if isinstance(where, io.BytesIO):
+        where.seek(0)
+    return polars.read_parquet(where)
+
+
+def _check_cells(rows: int, columns: int, limit: int) -> None:
+    """Raise where a few bytes declare many values: each takes a byte or more in memory."""
+    if rows * columns > limit:
+        raise ArchiveError(
+            f"it has {rows:,} rows of {columns:,} columns, more values than the limit of {limit:,} "
+            "bytes; increase max_bytes to read it"
+        )
 
 
 def _feather(where: Any, name: str, variable: None, limit: int) -> Any:
@@ -336,6 +359,14 @@ def _feather(where: Any, name: str, variable: None, limit: int) -> Any:
         names = ipc.open_file(file).schema.names
         for twice in (each for i, each in enumerate(names) if each in names[:i]):
             raise FileError(f"{name}: has two columns named {twice!r}; names should differ")
+    if isinstance(where, io.BytesIO):
+        where.seek(0)
+    rows = columns = 0
+    with contextlib.suppress(Exception):
+        lazy = polars.scan_ipc(where)
+        columns = len(lazy.collect_schema())
+        rows = lazy.select(polars.len()).collect().item()  # from the metadata
+    _check_cells(rows, columns, limit)
     if isinstance(where, io.BytesIO):
         where.seek(0)
     try:
@@ -362,6 +393,8 @@ def _npy(where: Any, name: str, variable: None, limit: int) -> Any:
         file.seek(0)
         array = np.load(file, allow_pickle=False)
     if array.dtype.names:
+        for text in (n for n in array.dtype.names if array.dtype[n].kind == "U"):
+            "".join(array[text].ravel().tolist()).encode()  # raises for what is no text
         polars = need("polars", "io", "reading tables")
         return polars.DataFrame({n: np.ascontiguousarray(array[n]) for n in array.dtype.names})
     return _matrix(array, name, limit)
@@ -371,6 +404,14 @@ def _npz(where: Any, name: str, variable: str | None, limit: int) -> Any:
     with _opened(where) as file:
         names = set(check_npz(file, max_bytes=limit))
         if variable is None and {"format", "shape", "data", "indices", "indptr"} <= names:
+            with np.load(file, allow_pickle=False) as archive:
+                for part in ("indices", "indptr"):  # SciPy would drop fractions
+                    if archive[part].dtype.kind not in "iu":
+                        raise ArchiveError(
+                            f"its array {part!r} has dtype {archive[part].dtype}; it should have "
+                            "integers"
+                        )
+            file.seek(0)
             matrix = sp.load_npz(file)
             # Before any conversion: indices out of range write outside of the new arrays.
             if hasattr(matrix, "check_format"):

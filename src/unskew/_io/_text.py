@@ -367,11 +367,14 @@ def _mixed(text: Any, first: int | None, decimal_comma: bool) -> list[Finding]:
 # ---------------------------------------------------------------------------------------- jsonl
 
 
-def read_jsonl(content: bytes, name: str, missing: tuple[str, ...]) -> tuple[Any, list[Finding]]:
-    """One JSON object per line; an absent key is a missing value."""
+def read_jsonl(
+    content: bytes, name: str, missing: tuple[str, ...], limit: int
+) -> tuple[Any, list[Finding]]:
+    """One JSON object per line; an absent key is a missing value. At most ``limit`` values."""
     polars = need("polars", "io", "reading tables")
     if not content.strip():
         raise FileError(f"{name}: is empty; jsonl should have one object per line")
+    _check_keys(content, name, limit)
     try:
         frame = polars.read_ndjson(io.BytesIO(content), infer_schema_length=None)
     except polars.exceptions.PolarsError:
@@ -381,12 +384,30 @@ def read_jsonl(content: bytes, name: str, missing: tuple[str, ...]) -> tuple[Any
     return infer_types(frame, None, missing, numbers=False)
 
 
+def _check_keys(content: bytes, name: str, limit: int) -> None:
+    """Raise where rows with different keys would become a table of more than ``limit`` values."""
+    rows = content.count(b"\n") + 1
+    if rows * content.count(b":") <= limit:  # at least the number of keys
+        return
+    keys: set[str] = set()
+    for line in content.split(b"\n"):
+        try:
+            keys.update(json.loads(line))
+        except (ValueError, TypeError, RecursionError):
+            continue  # the reader names the line
+        if rows * len(keys) > limit:
+            raise FileError(
+                f"{name}: has {rows:,} rows with {len(keys):,} or more different keys, more values "
+                f"than the limit of {limit:,}; increase max_bytes to read it"
+            )
+
+
 def _jsonl_by_line(content: bytes, name: str, polars: Any) -> Any:
     """Fallback of the fast reader: reads line by line, names invalid lines in errors, and converts
     mixed columns to strings."""
     columns: dict[str, dict[int, Any]] = {}
     n = 0
-    for number, line in enumerate(content.decode("utf-8").splitlines(), start=1):
+    for number, line in enumerate(content.decode("utf-8").split("\n"), start=1):
         if not line.strip():
             continue
         try:

@@ -244,8 +244,9 @@ def association(labels, attribute, *, sample_weight=None, kind="auto"):
     if min(p.shape) == 1:
         return 0.0
     p /= p.sum()
-    expected = np.outer(p.sum(axis=1), p.sum(axis=0))
-    phi2 = ((p - expected) ** 2 / expected).sum()
+    rows, columns = p.sum(axis=1, keepdims=True), p.sum(axis=0)
+    excess = p - rows * columns
+    phi2 = ((excess / rows) * (excess / columns)).sum()  # the product of the shares may underflow
     return float(min(1.0, np.sqrt(phi2 / (min(p.shape) - 1))))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
 
-from .._validation import power_of_two
+from .._validation import check_negligible, power_of_two
 
 WEIGHT_KINDS = ("frequency", "importance")
 
@@ -75,7 +75,10 @@ def check_weights(weights, n, against, name="sample_weight"):
     Weights of an extreme scale are divided by a power of two, which is exact."""
     if weights is None and n is not None:
         return np.ones(n)
-    weights = vector(weights, name).astype(np.float64)
+    given = vector(weights, name)
+    if given.dtype.kind not in "buif":
+        raise TypeError(f"{name} has dtype {given.dtype}; it should be numeric")
+    weights = given.astype(np.float64)
     if n is not None and len(weights) != n:
         unit = " rows" if against == "X" else ""
         raise ValueError(f"{name} has {len(weights)} entries but {against} has {n}{unit}")
@@ -87,7 +90,9 @@ def check_weights(weights, n, against, name="sample_weight"):
         raise ValueError(f"{name}[{at}]={weights[at]} should be >= 0")
     if weights.max() == 0:
         raise ValueError(f"{name} has sum 0 but should have a positive entry")
-    return weights / power_of_two(float(weights.max()))
+    weights = weights / power_of_two(float(weights.max()))
+    check_negligible(name, weights, given)
+    return weights
 
 
 def check_kind(weight_kind):

@@ -10,6 +10,7 @@ import numpy as np
 
 from .._mixture.blocks import EFFECTS
 from .._mixture.em import Choice, Fit, Mixture
+from .._mixture.gaussian import MIN_VARIANCE
 from .._mixture.rows import RowSums
 from .._progress import emit
 from .._solver.checkpoint import Checkpoint, identity_of
@@ -19,6 +20,8 @@ from .._validation import is_integer, is_real
 LARGEST_K = 10_000
 # Parameters of standardised columns, and of the logarithm of a ratio of variances.
 LARGEST, LARGEST_LOG = 1e6, 100.0
+# Of a covariance: variances and eigenvalues of the correlations are at least MIN_VARIANCE.
+SMALLEST_EIGENVALUE = 0.5 * MIN_VARIANCE**2
 
 
 class Polishing:
@@ -118,19 +121,15 @@ def _fit(facts: Any, number: int, rows: RowSums, snapshot: Snapshot) -> Fit:
     K: Any
     history: Any
     choice, K, history = (facts.get(name) for name in ("choice", "K", "history"))
-    options = (("diag", "full"), EFFECTS, ("common", "free"))
-    _rule(isinstance(choice, list) and len(choice) == 3, "choice")
-    _rule(all(one in words for one, words in zip(choice, options)), "choice")
+    _rule(is_choice(choice), "choice")
     _rule(is_integer(K) and 1 <= K <= LARGEST_K, "K")
     _rule(isinstance(history, list) and all(map(is_real, history)), "history")
     _rule(is_real(facts.get("marginal")) and isinstance(facts.get("converged"), bool), "fits")
     model = Mixture(rows, K, Choice(*choice))
     for name, fresh in _arrays(model, number).items():
         stored: Any = snapshot.arrays.get(name)
-        _rule(stored is not None and stored.shape == fresh.shape, name)
-        _rule(stored.dtype == fresh.dtype and bool(np.isfinite(stored).all()), name)
         at, *of = name.split(" ")[1:]
-        _rule(_is_possible(of[0] if of else at, stored, fresh), name)
+        _rule(are_parameters(of[0] if of else at, stored, fresh), name)
         owner = model.blocks[int(at)] if of else model
         setattr(owner, of[0] if of else at, stored)
     marginal = float(facts["marginal"])
@@ -138,9 +137,23 @@ def _fit(facts: Any, number: int, rows: RowSums, snapshot: Snapshot) -> Fit:
     return Fit(model, marginal, [float(b) for b in history], len(history), facts["converged"])
 
 
-def _is_possible(name: str, x: np.ndarray, fresh: np.ndarray) -> bool:
-    """Whether an array of parameters has values that a fit can have; ``fresh``: that of a new model
-    of the same rows, whose constants it should have."""
+def is_choice(choice: Any) -> bool:
+    """Whether a list is that of a `Choice`."""
+    options = (("diag", "full"), EFFECTS, ("common", "free"))
+    return (
+        isinstance(choice, list)
+        and len(choice) == 3
+        and all(isinstance(one, str) and one in words for one, words in zip(choice, options))
+    )
+
+
+def are_parameters(name: str, x: Any, fresh: np.ndarray) -> bool:
+    """Whether x is an array of parameters that a fit can have; ``fresh``: that of a new model of
+    the same rows, whose shape, type and constants it should have."""
+    if not isinstance(x, np.ndarray) or x.shape != fresh.shape or x.dtype != fresh.dtype:
+        return False
+    if not np.isfinite(x).all():
+        return False
     if name in ("firsts", "owner", "floor"):
         return np.array_equal(x, fresh)
     if x.dtype == bool:
@@ -151,9 +164,10 @@ def _is_possible(name: str, x: np.ndarray, fresh: np.ndarray) -> bool:
     if name in ("tau2", "delta2", "omega2"):
         return bool((x >= 0).all() and (x <= LARGEST).all())
     if name == "variance":
-        return bool((x > 0).all() and (x <= LARGEST).all())
+        return bool((x >= 0.5 * MIN_VARIANCE).all() and (x <= LARGEST).all())
     if name == "Sigma":
-        return np.allclose(x, x.T) and bool(np.linalg.eigvalsh(x)[0] > 0)
+        within = bool((np.abs(x) <= LARGEST).all()) and np.allclose(x, x.T)
+        return within and bool(np.linalg.eigvalsh(x)[0] >= SMALLEST_EIGENVALUE)
     return bool((np.abs(x) <= (LARGEST_LOG if name == "log_e" else LARGEST)).all())
 
 

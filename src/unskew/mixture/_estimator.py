@@ -53,6 +53,7 @@ from ._checkpoint import Polishing, open_checkpoint
 from ._columns import facts_of, find_kinds, sample_rows
 from ._prediction import PredictionMixin, check_shares, label_and_weigh
 from ._reading import read_matrix, read_table_blocks, read_values
+from ._restored import check_mixture
 from ._search import (
     POLISHED,
     Problem,
@@ -384,6 +385,9 @@ class SelectionMixture(
 
     def _as_tiled(self, matrix: Any) -> Any:
         return as_tiled(matrix, None)
+
+    def _check_restored(self) -> None:
+        check_mixture(self)
 
     def _prepare(self, X: Any, sample_weight: Any) -> tuple[Problem, Settings]:
         self.__dict__.pop("feature_names_in_", None)
