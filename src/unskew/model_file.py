@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ._io import ArchiveError, check_archive, check_npy, one_line, why
+from ._io import ArchiveError, check_archive, check_npy, check_text, one_line, why
 
 __all__ = ["ModelFileError", "load", "save"]
 
@@ -389,6 +389,8 @@ def _check_types(model: Any) -> None:
                 queue.extend(value.ravel().tolist())
             elif value.dtype.kind not in ARRAY_KINDS:
                 raise ArchiveError(f"an array of type {value.dtype} is not part of a model")
+            elif value.dtype.kind == "U":
+                check_text(value)
         elif kind is np.random.RandomState:
             # numpy reads its state array at this position without a bounds check.
             if not 0 <= value.get_state(legacy=False)["state"]["pos"] <= MT19937_WORDS:

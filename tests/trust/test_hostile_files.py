@@ -184,5 +184,5 @@ def test_text_in_a_npy_file_that_is_no_unicode_is_refused(tmp_path):
     np.save(tmp_path / "a.npy", records)
     content = (tmp_path / "a.npy").read_bytes()
     (tmp_path / "a.npy").write_bytes(content[:-48] + b"\xff" * 48)
-    with pytest.raises(FileError, match=r"a\.npy: cannot be read as npy"):
+    with pytest.raises(FileError, match="code points that are no characters"):
         read_table(tmp_path / "a.npy")

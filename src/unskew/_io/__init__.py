@@ -6,7 +6,7 @@ it, so that a partial file is never visible. `_formats.py` has the suffixes of b
 finds columns by name.
 """
 
-from ._archive import ArchiveError, check_archive, check_npy, check_npz, expansion_limit
+from ._archive import ArchiveError, check_archive, check_npy, check_npz, check_text, expansion_limit
 from ._errors import FileError, nearest, need, one_line, why
 from ._formats import SUFFIXES, stem_of
 from ._read import InputTable, check_options, index_columns, read_table, size_and_digest
@@ -36,6 +36,7 @@ __all__ = [
     "check_npz",
     "check_options",
     "check_output",
+    "check_text",
     "expansion_limit",
     "index_columns",
     "is_special",

@@ -178,6 +178,14 @@ def check_npy(
     return shape, dtype
 
 
+def check_text(array: np.ndarray) -> None:
+    """Raise for an array of text that has code points which are no characters: NumPy makes invalid
+    strings of them, which libraries read beyond their end."""
+    code = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("=")).ravel().view(np.uint32)
+    if (code > 0x10FFFF).any() or ((code >= 0xD800) & (code <= 0xDFFF)).any():
+        raise ArchiveError("it has text with code points that are no characters")
+
+
 def check_npz(file: BinaryIO, **limits: Any) -> list[str]:
     """Names of the arrays in a .npz, after `check_archive` and `check_npy` of each."""
     members = check_archive(file, **limits)

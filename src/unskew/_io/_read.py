@@ -27,6 +27,7 @@ from ._archive import (
     check_mat,
     check_npy,
     check_npz,
+    check_text,
     expansion_limit,
 )
 from ._errors import FileError, need, one_line, why
@@ -394,7 +395,7 @@ def _npy(where: Any, name: str, variable: None, limit: int) -> Any:
         array = np.load(file, allow_pickle=False)
     if array.dtype.names:
         for text in (n for n in array.dtype.names if array.dtype[n].kind == "U"):
-            "".join(array[text].ravel().tolist()).encode()  # raises for what is no text
+            check_text(array[text])
         polars = need("polars", "io", "reading tables")
         return polars.DataFrame({n: np.ascontiguousarray(array[n]) for n in array.dtype.names})
     return _matrix(array, name, limit)
