@@ -15,6 +15,8 @@ MAT = "Check the tags of MATLAB files before SciPy reads them"
 UNITS = "Take unit and origin out of numeric suspects of mixtures"
 SITES = "Keep sites called missing apart from missing values"
 MIXTURES = "Check the parameters in checkpoints of mixtures, inject more faults"
+RESTORED = "Check mixtures and correctors of model files before they are used"
+TEXT = "Refuse text with code points that are no characters"
 FINDINGS = [
     ("values called `missing` or `other values` were merged with missing ones or the pool", SCALES),
     ("integer codes above 2^53 were merged", SCALES),
@@ -40,6 +42,13 @@ FINDINGS = [
     ("`lisi_score` and `kbet_score` failed at extreme scales", SITES),
     ("forged checkpoints of mixtures had negative variances or indices of other columns", MIXTURES),
     ("out of memory during the imports of the command line: traceback", MIXTURES),
+    ("forged mixtures and correctors in model files: internal errors, wrong shapes", RESTORED),
+    ("mixtures of suspects with missing values could not be saved", RESTORED),
+    ("a sparse `.npz` with fractional positions was read with other positions", RESTORED),
+    ("parquet, feather and jsonl files of some kilobytes that became gigabytes", RESTORED),
+    ("`association` was NaN, and metrics took complex weights", RESTORED),
+    ("integers above 1.8e308 in object columns: internal error", RESTORED),
+    ("`.npy` records with invalid text became invalid strings in polars", TEXT),
 ]  # fmt: skip
 NOT_COVERED = [
     "Memory: where polars or OpenBLAS cannot allocate they end the process; files stay whole.",
@@ -55,6 +64,7 @@ ROWS = {
     "faults injected": "memory limits, dying workers, shared checkpoints, limits on file sizes",
     "kills": "kills (`kill -9`) of fits and outputs",
     "checkpoints tampered": "tampered checkpoints",
+    "model files tampered": "models with a forged attribute, as a model file could have it",
     "fits under load": "fits under load (one process, threads, fork, spawn, joblib)",
     "files fuzzed": "damaged files read",
     "seconds fuzzed": "seconds of fuzzing, in processes with 4 GiB of memory",

@@ -140,6 +140,6 @@ def test_a_forged_digest_does_not_reach_the_kernels(which, tmp_path, monkeypatch
 
 @pytest.mark.soak
 @pytest.mark.parametrize("which", MODELS)
-def test_every_change_of_every_moment_is_refused_or_finite(which, tmp_path, monkeypatch):
-    assert check_tampering(which, tmp_path, monkeypatch, 4, False)[1] == 0
-    check_tampering(which, tmp_path, monkeypatch, 4, True)
+def test_changes_at_several_moments_are_refused_or_finite(which, tmp_path, monkeypatch):
+    assert check_tampering(which, tmp_path, monkeypatch, 3, False, step=5)[1] == 0
+    check_tampering(which, tmp_path, monkeypatch, 3, True, step=3)

@@ -23,7 +23,14 @@ import scipy.sparse as sp
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from tests.trust.tally import count
-from unskew import DCKM, ConsensusDCKM, DecorrelationWeights, SelectionMixture
+from unskew import (
+    DCKM,
+    ConsensusDCKM,
+    DecorrelationWeights,
+    SelectionMixture,
+    SuspectCorrector,
+    save,
+)
 from unskew._io import FileError, read_table, write_atomic
 from unskew._io import _read as reading
 from unskew._records import Records, visible
@@ -523,3 +530,36 @@ def test_a_limit_on_file_sizes_leaves_no_output(tmp_path):
         assert found.returncode == 2
         assert b"Traceback" not in found.stderr
         assert not [f.name for f in tmp_path.iterdir() if f.name.startswith((".", "o."))]
+
+
+# --------------------------------------------------------------------------- models and tables
+@pytest.fixture
+def corrected(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.RandomState(0)
+    site, group = rng.randint(0, 2, size=(2, 60))
+    frame = pl.DataFrame(rng.randn(60, 2) + 4 * group[:, None] + site[:, None], schema=["x", "y"])
+    frame = frame.with_columns(site=pl.Series([["a", "b"][i] for i in site]))
+    frame.write_csv("t.csv")
+    how = {"covariance": "diag", "selection": "common", "effects": "shift", "max_iter": 5}
+    save(SuspectCorrector("site", 2, **how, tol=0.1, random_state=0).fit(frame), "m.skops")
+    return frame
+
+
+@pytest.mark.parametrize("x", ["text", True])
+def test_a_model_is_not_applied_to_a_table_with_other_types(corrected, unskew, x):
+    corrected.with_columns(x=pl.lit(x)).write_csv("other.csv")
+    code, out, err = unskew("correct", "other.csv", "--apply", "m.skops")
+    assert (code, out) == (2, "")
+    assert "column 'x' holds" in err
+    assert "but was a number in the fit" in err
+
+
+@pytest.mark.parametrize(
+    "words", [["-k", "3"], ["--effects", "per-group"], ["--seed", "1"], ["--drop-suspects"],
+              ["--weights", "w.csv"], ["--category", "y"], ["-w", "y"]],
+)  # fmt: skip
+def test_options_of_the_fit_are_refused_where_nothing_is_fitted(corrected, unskew, words):
+    code, out, err = unskew("correct", "t.csv", "--apply", "m.skops", *words)
+    assert (code, out) == (2, "")
+    assert "should not be given with --apply, which fits nothing" in err

@@ -356,6 +356,15 @@ def predict(run: Session) -> None:
     run.show_result([facts(("rows", f"{len(table):,}"), ("clusters", clusters))], result=result)
 
 
+# Options of the fit of correct, and their defaults.
+OF_THE_FIT = {
+    **dict.fromkeys(("suspect", "model", "protect", "reference", "report", "weights"), None),
+    **{"weight_column": None, "groups": "auto", "effects": "auto", "drop_suspects": False},
+    **{"max_categories": None, "strict": False, "category": None, "number": None},
+    **{"number_scale": "robust", "seed": 0},
+}
+
+
 @command(
     "unskew correct data.csv --suspect site --out corrected.parquet --model m.skops",
     "unskew correct new.csv --apply m.skops --out corrected-new.parquet",
@@ -376,9 +385,10 @@ def correct(run: Session) -> None:
     if options["out"] is None and options["model"] is None:
         options["out"] = "-"
     if options["apply"] is not None:
-        for name in ("suspect", "model", "protect", "reference", "report"):
-            if options[name] is not None:
-                raise FileError(f"--{name} should not be given with --apply, which fits nothing")
+        for name, default in OF_THE_FIT.items():
+            if options[name] != default:
+                flag = name.replace("_", "-")
+                raise FileError(f"--{flag} should not be given with --apply, which fits nothing")
     elif not options["suspect"]:
         raise FileError("--suspect should be given, or --apply MODEL")
     with run.outputs(record=options["apply"] is None):

@@ -314,17 +314,24 @@ def _floor(v: np.ndarray, weight: np.ndarray, level: np.ndarray) -> float:
     return max(resolution, within / total if equal > MOST_EQUAL * total else 0.0)
 
 
+def check_numbers(models: list[ColumnModel], values: Any) -> None:
+    """Raise where a number of the fit is now text, or true and false."""
+    for model in models:
+        value = values[model.source]
+        if model.kind == "number" and value.numbers is None:
+            raise ValueError(
+                f"column {model.name!r} of X holds {value.kind} but was a number in the fit"
+            )
+
+
 def apply_columns(models: list[ColumnModel], values: Any, n: int) -> Columns:
     """The columns of n rows as the likelihood needs them, from values by source; unknown categories
     count as missing."""
+    check_numbers(models, values)
     numbers, flags, categories, floor = [], [], [], []
     for model in models:
         value = values[model.source]
         if model.kind == "number":
-            if value.numbers is None:
-                raise ValueError(
-                    f"column {model.name!r} of X holds {value.kind} but was a number in the fit"
-                )
             numbers.append((value.numbers - model.mean) / model.sd)
             floor.append(model.floor)
             continue

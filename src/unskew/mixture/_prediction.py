@@ -28,7 +28,7 @@ from .._mixture.partition import PartitionCriterion
 from .._mixture.rows import Columns, Rows, Stats
 from .._records import Records
 from .._validation import abbreviate, check_number, check_weights, to_native_byteorder
-from ._columns import ColumnModel, apply_columns, read_sources
+from ._columns import ColumnModel, apply_columns, check_numbers, read_sources
 from ._effects_test import compare_effects
 from ._reading import Reading, TableReading
 from ._suspects import Combinations, Suspect, codes_of
@@ -406,6 +406,7 @@ class PredictionMixin:
         else:
             frame = self._frame_of(X)
             values, n = read_sources(frame, self._kinds, self._names), len(frame)
+            check_numbers(self._columns, values)
         suspects = self._combinations.suspects
         codes = codes_of(suspects, values, self._names, n)
         lost = (codes < 0).any(1)
