@@ -17,6 +17,8 @@ SITES = "Keep sites called missing apart from missing values"
 MIXTURES = "Check the parameters in checkpoints of mixtures, inject more faults"
 RESTORED = "Check mixtures and correctors of model files before they are used"
 TEXT = "Refuse text with code points that are no characters"
+SHEETS = "Refuse sheets with cells far away, keep values with equal labels"
+APPLY = "Refuse text and options that correct --apply cannot use"
 FINDINGS = [
     ("values called `missing` or `other values` were merged with missing ones or the pool", SCALES),
     ("integer codes above 2^53 were merged", SCALES),
@@ -48,6 +50,9 @@ FINDINGS = [
     ("parquet, feather and jsonl files of some kilobytes that became gigabytes", RESTORED),
     ("`association` was NaN, and metrics took complex weights", RESTORED),
     ("integers above 1.8e308 in object columns: internal error", RESTORED),
+    ("a cell far away in an `.xlsx` sheet ended the process", SHEETS),
+    ("values of Stata and SPSS files with the same label were merged", SHEETS),
+    ("`correct --apply`: text in a number was an internal error, options were ignored", APPLY),
     ("`.npy` records with invalid text became invalid strings in polars", TEXT),
 ]  # fmt: skip
 NOT_COVERED = [

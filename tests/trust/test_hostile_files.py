@@ -186,3 +186,28 @@ def test_text_in_a_npy_file_that_is_no_unicode_is_refused(tmp_path):
     (tmp_path / "a.npy").write_bytes(content[:-48] + b"\xff" * 48)
     with pytest.raises(FileError, match="code points that are no characters"):
         read_table(tmp_path / "a.npy")
+
+
+def test_values_with_the_same_label_are_not_merged(tmp_path):
+    pyreadstat = pytest.importorskip("pyreadstat")
+    frame = pl.DataFrame({"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 3.0]}).to_pandas()
+    labels = {"a": {1: "yes", 2: "yes", 3: "no"}, "b": {1: "low", 2: "middle", 3: "high"}}
+    pyreadstat.write_sav(frame, tmp_path / "a.sav", variable_value_labels=labels)
+    found = read_table(tmp_path / "a.sav")
+    assert found.data["a"].to_list() == [1, 2, 3]
+    assert found.data["b"].to_list() == ["low", "middle", "high"]
+    assert [(one.column, one.text) for one in found.findings] == [
+        ("a", "several values with the same label")
+    ]
+
+
+@pytest.mark.parametrize(("row", "column"), [(2**20, "XFD"), (100_000, "ZZ"), (10**9, "A")])
+def test_a_sheet_with_a_cell_far_away_is_refused(tmp_path, row, column):
+    """It would be read into a dense array: the reader ends the process where it has no memory."""
+    pytest.importorskip("fastexcel")
+    path, cell = tmp_path / "a.xlsx", f'<row r="{row}"><c r="{column}{row}"><v>1</v></c></row>'
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("xl/workbook.xml", "<workbook/>")
+        archive.writestr("xl/worksheets/sheet1.xml", f"<sheetData>{cell}</sheetData>")
+    with pytest.raises(FileError, match=r"a\.xlsx: .*more cells than the limit"):
+        read_table(path)

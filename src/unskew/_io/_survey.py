@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+import re
+import zipfile
+from typing import Any, BinaryIO
 
 from .._records import MISSING_WORDS, Finding
-from ._archive import check_archive
+from ._archive import ArchiveError, check_archive
 from ._errors import FileError, need
 from ._text import infer_types
 
@@ -15,6 +17,9 @@ STATISTICS = {
     "dta": "read_dta", "sav": "read_sav", "sas7bdat": "read_sas7bdat", "xpt": "read_xport",
 }  # fmt: skip
 SHOWN = 3  # labels in a finding
+# Position of a row or a cell in an .xlsx file, and the size of a cell in memory.
+PLACE = re.compile(rb"""\sr\s*=\s*["']([A-Za-z]*)(\d+)["']""")
+CELL_BYTES = 32
 
 
 def read_statistics(form: str, where: Any) -> tuple[Any, list[Finding]]:
@@ -45,11 +50,36 @@ def _with_labels(column: Any, labels: dict[Any, str], polars: Any) -> tuple[Any,
     without = [value for value in values if value not in labels]
     if not values or len(without) == len(values):
         return column, ""
+    if not without and len({labels[value] for value in values}) < len(values):
+        return column, "several values with the same label"
     if not without:
         return column.replace_strict(labels, return_dtype=polars.String), ""
     named = [f"{value:g} {labels[value]!r}" for value in sorted(values) if value in labels]
     shown = ", ".join(named[:SHOWN]) + (", ..." if len(named) > SHOWN else "")
     return column, f"{len(without)} values without label; others: {shown}"
+
+
+def check_sheets(file: BinaryIO, limit: int) -> None:
+    """Raise where the cells of a sheet lie far apart: a sheet is read into a dense array from its
+    first to its last cell, and a few bytes can place one anywhere."""
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+        if "xl/workbook.xml" not in names:
+            raise ArchiveError("it has no workbook of an .xlsx file")
+        for name in (name for name in names if name.lower().endswith(".xml")):
+            rows = columns = 1
+            for match in PLACE.finditer(archive.read(name)):
+                letters, digits = match.groups()
+                rows = max(rows, int(digits[:20]))
+                column = 0
+                for letter in letters.upper()[:8]:
+                    column = 26 * column + letter - ord("A") + 1
+                columns = max(columns, column)
+            if rows * columns * CELL_BYTES > limit:
+                raise ArchiveError(
+                    f"its sheet {name!r} has {rows:,} rows and {columns:,} columns, more cells "
+                    f"than the limit of {limit:,} bytes holds; increase max_bytes to read it"
+                )
 
 
 def read_excel(
@@ -61,6 +91,7 @@ def read_excel(
     with io.BytesIO(where.getvalue()) if isinstance(where, io.BytesIO) else open(where, "rb") as f:
         if f.read(2) == b"PK":
             check_archive(f, max_bytes=limit)
+            check_sheets(f, limit)
         f.seek(0)
         book = excel.read_excel(f.read())
     sheets = book.sheet_names
