@@ -1,4 +1,4 @@
-"""With UNSKEW_TRUST_REPORT, the counts of a session are written there as JSON."""
+"""With UNSKEW_TRUST_REPORT=out/trust, each process writes its counts to out/trust-NAME.json."""
 
 import json
 import os
@@ -12,6 +12,11 @@ BEGIN = time.monotonic()
 def pytest_sessionfinish(session, exitstatus):
     path = os.environ.get("UNSKEW_TRUST_REPORT")
     if path and TALLY:
-        counts = {"passed": exitstatus == 0, "seconds": round(time.monotonic() - BEGIN), **TALLY}
-        with open(path, "w") as file:
+        name = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        counts = {
+            "passed": session.testsfailed == 0,
+            "seconds": round(time.monotonic() - BEGIN),
+            **TALLY,
+        }
+        with open(f"{path}-{name}.json", "w") as file:
             json.dump(counts, file)

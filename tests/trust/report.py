@@ -115,4 +115,5 @@ if __name__ == "__main__":
     target, *files = sys.argv[1:]
     parts = [json.loads(Path(file).read_text()) for file in files]
     counts = {name: sum(part.get(name, 0) for part in parts) for part in parts for name in part}
+    counts["seconds"] = max(part["seconds"] for part in parts)
     Path(target).write_text(page({**counts, "passed": all(part["passed"] for part in parts)}))

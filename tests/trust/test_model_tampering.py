@@ -196,8 +196,8 @@ def test_a_forged_attribute_is_refused_or_harmless(which):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("which", MODELS)
-def test_every_forged_attribute_is_refused_or_harmless(which):
-    assert tamper(which, 3, checked)[0] > 200
+def test_many_forged_attributes_are_refused_or_harmless(which):
+    assert tamper(which, 7, checked)[0] > 100
 
 
 @pytest.mark.parametrize("which", MODELS)
