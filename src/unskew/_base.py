@@ -29,6 +29,7 @@ from ._preprocessing import (
     EncodedTable,
     KnownShares,
     TableEncoder,
+    check_sizes,
     make_design,
     make_margins,
     read_margins,
@@ -566,8 +567,10 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
             how: Any = {"accept_sparse": "csr", "dtype": SUPPORTED_DTYPES, "order": "C"}
             with np.errstate(invalid="ignore"):  # of a sum with inf, which is refused
                 matrix = validate_data(self, X, reset=False, **how)
+            check_sizes(matrix)
             return matrix, {}
         read = self.encoder_._encode(X)
+        check_sizes(read.matrix)
         unknowns.append(read.unknown)
         if self._shift is not None:
             for source, (lost, _) in read.unknown.items():

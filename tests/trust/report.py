@@ -19,6 +19,7 @@ RESTORED = "Check mixtures and correctors of model files before they are used"
 TEXT = "Refuse text with code points that are no characters"
 SHEETS = "Refuse sheets with cells far away, keep values with equal labels"
 APPLY = "Refuse text and options that correct --apply cannot use"
+NEW_ROWS = "Refuse new rows whose squared distances overflow"
 FINDINGS = [
     ("values called `missing` or `other values` were merged with missing ones or the pool", SCALES),
     ("integer codes above 2^53 were merged", SCALES),
@@ -53,6 +54,7 @@ FINDINGS = [
     ("a cell far away in an `.xlsx` sheet ended the process", SHEETS),
     ("values of Stata and SPSS files with the same label were merged", SHEETS),
     ("`correct --apply`: text in a number was an internal error, options were ignored", APPLY),
+    ("rows to predict beyond 1e154: warnings of NumPy and a label by chance", NEW_ROWS),
     ("`.npy` records with invalid text became invalid strings in polars", TEXT),
 ]  # fmt: skip
 NOT_COVERED = [

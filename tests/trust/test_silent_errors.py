@@ -271,3 +271,22 @@ def test_integers_that_no_float_can_hold_are_refused():
     table = pd.DataFrame({"s": pd.Series([10**400, 1, 2] * 5, dtype=object), "x": np.arange(15.0)})
     with pytest.raises(ValueError, match="column 's' of X has an integer above"):
         DCKM(2).fit(table)
+
+
+# ------------------------------------------------------------------------------------- new rows
+@pytest.mark.parametrize("scale", [1e155, 1e200, 1e300])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_new_rows_whose_squares_overflow_are_refused(rows, scale):
+    X = np.column_stack([rows, np.arange(len(rows)) % 2])
+    how = {"suspects": [4], "random_state": 0}
+    models = [
+        DCKM(2, n_init=1, adjust="weights", **how),
+        SelectionMixture(2, covariance="diag", effects="shift", selection="common", **how),
+    ]
+    for model in models:
+        model.fit(X)
+        assert model.predict(X * np.array([1, 1e3, 1, 1, 1])).shape == (120,)
+        far = X * np.array([1, scale, 1, 1, 1])
+        for method in (model.predict, model.predict_weights):
+            with pytest.raises(ValueError, match="overflow"):
+                method(far)

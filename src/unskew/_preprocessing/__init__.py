@@ -7,7 +7,7 @@ processes known population shares.
 
 from .design import Design, design_for, indicators, make_design, make_distance, scaled_distance
 from .margins import KnownShares, make_margins, read_margins
-from .stats import ColumnMap, ColumnStats, column_stats
+from .stats import ColumnMap, ColumnStats, check_sizes, column_stats
 from .table_encoder import EncodedTable, TableEncoder
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "EncodedTable",
     "KnownShares",
     "TableEncoder",
+    "check_sizes",
     "column_stats",
     "design_for",
     "indicators",

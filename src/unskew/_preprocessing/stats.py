@@ -29,6 +29,22 @@ def allowed_scales(dtype: np.dtype, d: int) -> tuple[float, float]:
     return float(smallest), float(largest)
 
 
+def check_sizes(matrix: Any) -> None:
+    """Raise for new rows whose squared distances overflow, as `column_stats` for those of a fit."""
+    values = matrix.data if sp.issparse(matrix) else matrix
+    if values.dtype.kind != "f" or not values.size:
+        return
+    size, (_, largest) = (
+        max(-values.min(), values.max()),
+        allowed_scales(matrix.dtype, matrix.shape[1]),
+    )
+    if size > largest:
+        raise ValueError(
+            f"X has a value of size {size:.3g}; values of new rows should be <= {largest:.3g} so "
+            f"that squared distances do not overflow in {matrix.dtype}"
+        )
+
+
 @dataclass(frozen=True)
 class ColumnMap:
     """Map from the columns of a matrix to the source columns they were encoded from.

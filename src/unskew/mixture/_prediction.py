@@ -36,6 +36,8 @@ from ._suspects import Combinations, Suspect, codes_of
 # Iterations of the inverse of effects that depend on the row, and their tolerance in standard
 # deviations of a column.
 RESTORE_ITER, RESTORE_TOL = 200, 1e-10
+# Standardised numbers of new rows, whose squares are divided by variances of at least 1e-6.
+LARGEST_NUMBER = 1e140
 
 
 class PredictionMixin:
@@ -435,6 +437,13 @@ class PredictionMixin:
     ) -> tuple[np.ndarray, Mixture, Rows]:
         """log(share_k f(x | k, level)) up to a term of the row, in the order of the returned rows,
         and the model at their levels."""
+        far = np.abs(columns.numbers) > LARGEST_NUMBER  # False where missing
+        if far.any():
+            name = self._numbers()[int(far.any(0).argmax())].name
+            raise ValueError(
+                f"column {name!r} of X has values further than {LARGEST_NUMBER:g} standard "
+                "deviations from the mean of the fit; their squares would overflow"
+            )
         cells, level = np.unique(codes, axis=0, return_inverse=True)
         patterns = 2**62 if self._is_full() else 0
         rows = Rows(columns, level.ravel(), len(cells), np.ones(len(codes)), patterns)
