@@ -51,7 +51,8 @@ soak: $(READY)
 	$(BIN)/python -m tests.trust.report docs/results/trust.md out/trust-*.json
 	$(BIN)/python -m pytest -m soak --ignore tests/trust -n $(SOAK_PROCESSES)
 
-# Mutants of the kernels, 20 of each module: about ten minutes. `make soak` adds the result to its page.
+# Mutants of kernels, solver, weights and mixture, 20 of each module, one to two hours. `make soak` adds
+# the result to its page.
 mutants: $(READY)
 	@mkdir -p out
 	$(BIN)/python -m tests.trust.mutants out/mutants.json

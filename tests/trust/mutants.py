@@ -24,6 +24,9 @@ TESTS = {
     "_solver/chance.py": ["tests/test_null_law.py"],
     "_mixture/em.py": MIXTURE,
     "_mixture/gaussian.py": MIXTURE,
+    "_mixture/discrete.py": MIXTURE,
+    "_mixture/cells.py": MIXTURE,
+    "_solver/weights.py": SOLVER,
     "_kmeans.py": ["tests/test_kmeans.py", "tests/test_solver.py"],
     "_terms.py": [*SOLVER, "tests/test_balance.py", "tests/test_tables.py"],
 }
