@@ -5,6 +5,7 @@ import pytest
 
 from unskew import DCKM, DecorrelationWeights
 from unskew._solver import is_beyond_chance
+from unskew._solver.chance import _traces
 from unskew.diagnostics import diagnose
 from unskew.metrics import adjusted_rand_score
 from unskew.simulate import make_sites
@@ -66,6 +67,15 @@ def test_the_test_agrees_with_permutations():
             sides.add((p < 0.01, 0.0015 < p < 0.03))
     # Both answers were seen, also near the level.
     assert {(True, True), (False, True)} <= sides
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_traces_from_few_rows_are_those_of_the_population(rng, weighted):
+    """tr(R^2) / tr(R)^2 of d independent columns is 1 / d, of a sample about 1 / d + 1 / n."""
+    n, d = 60, 200
+    X = np.c_[rng.normal(size=(n, d)), np.arange(n) % 2]
+    first, second = _traces(dual_of(X, [d], rng.random(n) + 0.5 if weighted else None))
+    assert second / first**2 == pytest.approx(1 / d, rel=0.5)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1000.0])
