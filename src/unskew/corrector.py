@@ -17,7 +17,6 @@ from ._records import ColumnWarning
 from ._validation import check_option, check_weights, find_columns
 from .mixture import SelectionMixture
 from .mixture._restored import (
-    check_effects,
     check_feature_names,
     check_mixture,
     check_row_weights,
@@ -272,7 +271,6 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if type(self.drop_suspects) is not bool:
             raise TypeError(f"drop_suspects={self.drop_suspects!r} should be True or False")
         check_row_weights(self.sample_weight_)
-        check_effects(self.suspect_effects_)
 
     def transform(self, X):
         """Rows without the effects of the suspects.

@@ -23,7 +23,7 @@ from ._suspects import MAX_LEVELS, SHOWN, Combinations, Suspect
 # Standard deviations of columns whose squares neither overflow nor underflow.
 SMALLEST_SD, LARGEST_SD = np.finfo(float).tiny ** 0.5, np.finfo(float).max ** 0.5
 KINDS = ("number", "category", "numeric text")
-WHOLE = ("levels_", "column_names_", "suspect_effects_", "candidates_", "choice_", "identified_",
+WHOLE = ("levels_", "column_names_", "_suspect_effects", "candidates_", "choice_", "identified_",
          "shares_", "positivity_", "shares_se_", "means_", "tau_", "covariance_", "history_",
          "weights_", "combined_weights_", "n_iter_", "status_", "encoder_")  # fmt: skip
 
@@ -237,7 +237,7 @@ def _check_rows(model: Any) -> None:
     _rule(columns == sum(len(c.names) for c in model._columns), "column_names_")
     for name, shape in {"shares_": (R, K), "means_": (K, columns), "shares_se_": (R, K)}.items():
         _rule(_is_array(getattr(model, name), "f", shape), name)
-    check_effects(model.suspect_effects_)
+    check_effects(model._suspect_effects)
 
 
 def check_effects(effects: Any) -> None:
