@@ -94,6 +94,17 @@ def test_runs_that_all_leave_clusters_empty_are_put_together():
     assert _voting.stability(runs, np.ones(10)) == 1
 
 
+def test_ties_that_scipy_cannot_link_are_no_error():
+    # SciPy 1.17 returns a tree that it refuses itself.
+    runs = np.zeros((3, 65), dtype=np.int32)
+    runs[0, 1] = 1
+    runs[1, [1, 23]] = 1
+    runs[2, [1, 2, 7, 12, 17, 23, 37, 47, 56]] = 1
+    runs[2, 49] = 2
+    _, own, _ = _voting.agree(runs, 3, np.ones(65))
+    assert set(own) == {0, 1, 2}
+
+
 def explained_by(x):
     """Share of the variance of one column that labels explain."""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.cluster.hierarchy import fcluster, is_valid_linkage, linkage
 from scipy.spatial.distance import squareform
 
 from ..metrics import adjusted_rand_score
@@ -99,7 +99,7 @@ def agree(labels: np.ndarray, K: int, a: np.ndarray) -> tuple[Votes, np.ndarray,
         few, weight = labels, a
     starts = [np.minimum(labels_r, K - 1) for labels_r in few]
     if few.shape[1] <= SMALL_N:
-        starts.append(by_linkage(few, K))
+        starts += by_linkage(few, K)
     solutions = [settle(few, start, weight, K) for start in starts]
     votes, own, _ = max(solutions, key=lambda solution: round(solution[2], 6))
     if few is not labels:
@@ -135,12 +135,16 @@ def co_association(labels: np.ndarray) -> np.ndarray:
     return together / len(labels)
 
 
-def by_linkage(labels: np.ndarray, K: int) -> np.ndarray:
+def by_linkage(labels: np.ndarray, K: int) -> list[np.ndarray]:
+    """The partition of average linkage; empty where SciPy's tree is not valid, because rounding of
+    tied distances can make its chain of nearest neighbours count rows twice."""
     apart = 1.0 - co_association(labels)
     if labels.shape[1] <= K:
-        return np.arange(labels.shape[1], dtype=np.int32)
+        return [np.arange(labels.shape[1], dtype=np.int32)]
     tree = linkage(squareform(apart, checks=False), "average")
-    return (fcluster(tree, K, "maxclust") - 1).astype(np.int32)
+    if not is_valid_linkage(tree):
+        return []
+    return [(fcluster(tree, K, "maxclust") - 1).astype(np.int32)]
 
 
 def stability(labels: np.ndarray, a: np.ndarray) -> float:
