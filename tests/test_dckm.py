@@ -707,7 +707,9 @@ def test_wide_sparse_data_with_a_suspect_stay_sparse(rng, monkeypatch):
 
     monkeypatch.setattr(sp.csr_array, "toarray", narrow_only)
     found = DecorrelationWeights(suspects=[0], max_iter=5, tol=1.0).fit(X)
-    np.testing.assert_allclose(found.weights_, expected.weights_, atol=1e-8)
+    # Newton's method multiplies rounding: another order of the columns, which changes nothing else,
+    # changes weights by up to 2e-7 (measured, by processor).
+    np.testing.assert_allclose(found.weights_, expected.weights_, rtol=1e-6)
 
 
 def test_absent_rows_with_wild_values_change_nothing_in_the_dual_form(rng):

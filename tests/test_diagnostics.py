@@ -833,7 +833,7 @@ def test_overlap_names_values_of_one_cluster(rng):
     assert one.suspect == "column 3 ... column 5"
     assert one.one_cluster == ("column 3",)
     assert one.identified == "no"
-    assert "no group joins 'column 3'" in one.sentence
+    assert "no group has rows of both 'column 3'" in one.sentence
 
 
 def test_rare_values_of_a_suspect_are_one_value(rng):

@@ -91,7 +91,8 @@ def check_weights(weights, n, against, name="sample_weight"):
     if weights.max() == 0:
         raise ValueError(f"{name} has sum 0 but should have a positive entry")
     weights = weights / power_of_two(float(weights.max()))
-    check_negligible(name, weights, given)
+    if name != "weights":  # design weights, which have reciprocals
+        check_negligible(name, weights, given)
     return weights
 
 
