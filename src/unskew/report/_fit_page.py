@@ -71,15 +71,17 @@ def _done(d: Diagnostics) -> str:
     what = describe_names(suspects) if suspects else ""
     removed = f"the effects of {what} on the other columns were removed"
     if model == "SelectionMixture" and suspects:
-        effects = removed if d.effects else f"no effects of {what} on the other columns were found"
+        effects = (
+            removed if d.effects else f"no effects of {what} on other columns are in the model"
+        )
         common = d.weights.maximum - d.weights.minimum < 1e-9
         shares = "are the same for all values" if common else "differ between the values"
         return (
-            f"SelectionMixture found {plural(K, 'group')}, whose shares {shares} of {what}; "
+            f"SelectionMixture fitted {plural(K, 'group')}, whose shares {shares} of {what}; "
             f"{effects}."
         )
     if model == "SelectionMixture":
-        return f"SelectionMixture found {plural(K, 'group')} without suspects."
+        return f"SelectionMixture fitted {plural(K, 'group')} without suspects."
     found = f", together with {plural(K, 'cluster')}" if K else ""
     predict = f"{what} and the other columns" if suspects else "the columns"
     return (
@@ -262,8 +264,8 @@ def _clusters_section(d: Diagnostics) -> Section | None:
     return Section(
         "clusters",
         "The clusters",
-        "Columns in which each cluster differs most from the other rows, in standard deviations, "
-        "weighted (bars) and unweighted (ticks)." + more,
+        "The rows before and after, then the columns in which each cluster differs most from the "
+        "other rows, in standard deviations, weighted (bars) and unweighted (ticks)." + more,
         tuple(pictures),
     )
 
