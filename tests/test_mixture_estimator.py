@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import unskew
-from unskew import SelectionMixture
+from unskew import SelectionMixture, simulate
 from unskew._mixture.identify import identify
 from unskew.simulate import make_site_footprint
 
@@ -595,3 +595,14 @@ def test_a_full_covariance_of_very_many_numbers_is_not_tried(monkeypatch):
     for d, forms in ((3, {"diag", "full"}), (4, {"diag"})):
         model = SelectionMixture(1, random_state=0).fit(rng.normal(size=(40, d)))
         assert {one["covariance"] for one in model.candidates_} == forms
+
+
+@pytest.mark.parametrize("unit", [1.0, 1000.0])
+def test_bic_of_the_candidates_is_that_of_the_model(unit):
+    data = simulate.make_sites(300, n_clusters=2, n_sites=2, n_features=3, random_state=0)
+    X = np.c_[unit * data.X[:, data.core], data.site]
+    model = SelectionMixture(2, suspects=[3], random_state=0).fit(X)
+    # All rows are in the subsample: only the last steps of EM lie between the two.
+    lowest = min(each["bic"] for each in model.candidates_)
+    assert model.bic_ <= lowest + 1e-6
+    assert lowest - model.bic_ < 0.1

@@ -552,7 +552,6 @@ class SelectionMixture(
         weight = self._combinations.weight
         which, parts, self.levels_ = self._combinations.reported()
         self.choice_ = model.choice._asdict()
-        self.candidates_ = candidates
         self.history_ = {"bound": np.array(fit.history)}
         self.n_iter_ = fit.n_iter
         self.status_ = "converged" if fit.converged else "max_iter"
@@ -561,6 +560,7 @@ class SelectionMixture(
         if self.population_shares is not None:
             self.population_shares_ = check_shares("population_shares", self.population_shares, K)
         units = float(rows.known_weight @ np.log(self._sd())) if rows.n_gauss else 0.0
+        self.candidates_ = [{**each, "bic": each["bic"] + 2.0 * units} for each in candidates]
         self.marginal_log_likelihood_ = fit.marginal - units
         self.n_parameters_ = model.n_parameters
         self._n = problem.n
