@@ -495,10 +495,10 @@ class Audit(HasTables):
 class MethodRow:
     """One method of a comparison; None where a number is undefined for it.
 
-    mean_difference mean of |difference| under the learned weights, of rows without the effects that
-                    the method removes; before weighting for methods without weights, None
-                    where the effects were removed in another way
-    agreement       adjusted Rand index with k-means on all columns
+    mean_difference  mean of |difference| under the learned weights, of rows without the effects
+                     that the method removes; before weighting for methods without weights, None
+                     where the effects were removed in another way
+    agreement        adjusted Rand index with k-means on all columns
     """
 
     method: str
