@@ -144,7 +144,7 @@ def test_all_runs_vote_where_there_is_nothing_to_explain():
     assert voters.size == len(runs)
 
 
-def test_consensus_with_effects_has_no_higher_bic_than_the_solution_of_dckm():
+def test_vote_does_not_lose_the_solution_of_dckm_where_sites_have_own_groups():
     # Each site has a group of its own, so that most runs from random partitions find other groups.
     data = make_sites(600, n_clusters=5, n_sites=3, n_shared=2, rate=0, shift=1.5, random_state=1)
     how = {"suspects": data.suspects, "random_state": 0}
