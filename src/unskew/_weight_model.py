@@ -144,9 +144,11 @@ def fit_weight_model(
     blank = WeightModel(
         tuple(blocks), problem.inertia_rate, problem.balance_rate, own, np.zeros(0), 0.0
     )
-    u = w * inverse_a
-    A = _design(rows, own, blank._reduced_gradient(rows, e))
-    free = (a > 0) & (u > AT_THE_BOUND * problem.weight_sum / problem.design_sum)
+    # Rows of weight 0 are not part of the fit, and can be so far away that their terms overflow.
+    present = a > 0
+    a, u = a[present], (w * inverse_a)[present]
+    A = _design(rows, own, blank._reduced_gradient(rows, e))[present]
+    free = u > AT_THE_BOUND * problem.weight_sum / problem.design_sum
     weight = np.where(free, a, 0.0)
     # Columns are scaled to equal size, so that lstsq does not treat the gradient as collinear.
     size = np.sqrt(np.asarray((A.multiply(A)).T @ weight).ravel() / weight.sum())
