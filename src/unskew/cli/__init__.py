@@ -33,6 +33,11 @@ def main(arguments: list[str] | None = None) -> int:
             "pip install 'unskew[cli]'\n"
         )
         return 2
+    except ImportError as error:  # a library that does not load, as where memory is short
+        if (error.name or "").split(".")[0] == "unskew":
+            raise
+        sys.stderr.write(f"unskew: {error}\n")
+        return 2
     except MemoryError:
         sys.stderr.write("unskew: out of memory\n")
         return 2
