@@ -854,7 +854,23 @@ def test_a_mixture_of_few_rows_has_a_verdict(rng):
     assert diagnose(model, frame).verdict.word in ("no effect", "cannot be told")
     # A half has fewer rows than groups.
     part, a = model.set_params(effects="auto"), np.ones(5)
-    assert agreement_of_halves(part, frame, a, None, model.labels_, 0) == 0
+    assert agreement_of_halves(part, frame, a, None, model.labels_, model.labels_, 0) == 0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_groups_are_reproducible_if_both_halves_have_them(rng):
+    n = 400
+    labels, site = rng.integers(0, 2, n), rng.integers(0, 2, n)
+    X = np.c_[rng.normal(size=(n, 3)) + 4 * labels[:, None] + 0.5 * site[:, None], site]
+
+    def agreement(X):
+        model = SelectionMixture(2, suspects=[3], effects="shift", random_state=0).fit(X)
+        return agreement_of_halves(model, X, np.ones(n), None, model.labels_, labels, 0)
+
+    assert agreement(X) > 0.95
+    second = np.array_split(np.random.default_rng(0).permutation(n), 2)[1]
+    X[second, :3] = rng.normal(size=(second.size, 3))
+    assert agreement(X) < 0.5
 
 
 @pytest.mark.filterwarnings("ignore")

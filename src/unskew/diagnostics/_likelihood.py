@@ -21,7 +21,7 @@ from .._mixture.partition import PartitionCriterion
 from .._progress import emit, nested_progress
 from ..metrics import adjusted_rand_score
 from ..mixture import SelectionMixture
-from ._verdict import found_others, is_same, shows_no_groups
+from ._verdict import CLEAR, found_others, is_same, shows_no_groups
 from ._view import MAX_CODES, View
 
 # Rows that are compared, and columns beyond which they are not, because they are made dense.
@@ -49,8 +49,8 @@ class LikelihoodCheck(NamedTuple):
         in the population that it estimates: under its inverse-selection weights, and with groups
         that are assigned without the shares by suspect.
     halves, mixture_halves
-        Of a SelectionMixture, and of the mixture that DCKM is compared with: mean agreement of its
-        groups with those of mixtures that are fitted to random halves of the rows.
+        Of a SelectionMixture, and of the mixture that DCKM is compared with: lower agreement of its
+        groups with those of mixtures that are fitted to two random halves of the rows.
     suspects_matter
         Of a SelectionMixture: whether the selected model has effects of the suspects, or shares
         that differ between their values. Of DCKM: whether they are associated with the other
@@ -171,7 +171,7 @@ def compare_likelihoods(
     )
     if shows_no_groups(found) or found_others(found):
         return found
-    halves = agreement_of_halves(mixture, X, rows.a, rows.a, groups, seed)
+    halves = agreement_of_halves(mixture, X, rows.a, rows.a, mixture.labels_, groups, seed)
     return found._replace(mixture_halves=halves)
 
 
@@ -215,35 +215,49 @@ def check_mixture(
     if not found.suspects_matter or decided:
         return found
     given = None if sample_weight is None else rows.a
-    return found._replace(halves=agreement_of_halves(model, X, rows.a, given, groups, seed))
+    halves = agreement_of_halves(model, X, rows.a, given, own, groups, seed)
+    return found._replace(halves=halves)
 
 
 def agreement_of_halves(
-    model: SelectionMixture, X: Any, a: np.ndarray, given: Any, groups: np.ndarray, seed: int
+    model: SelectionMixture,
+    X: Any,
+    a: np.ndarray,
+    given: Any,
+    labels: np.ndarray,
+    groups: np.ndarray,
+    seed: int,
 ) -> float:
-    """Mean agreement of ``groups`` with those of mixtures of the selected form that are fitted to
-    two random halves of the rows; ``given`` is their sample_weight."""
+    """Lower agreement of ``groups`` with those of mixtures of the selected form that are fitted to
+    two random halves of the rows; ``given`` is their sample_weight.
+
+    Each half is fitted twice, from the model's ``labels`` and from initializations of its own. The
+    latter count if their BIC is lower by more than 10, so that neither a poor local optimum nor a
+    solution that explains the half equally well is taken for a contradiction.
+    """
     order, found = np.random.default_rng(seed).permutation(a.size), []
+    form = clone(model).set_params(
+        n_components=model.n_components_, checkpoint=None, verbose=0, **model.choice_
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about overlap, convergence and unknown values
         emit("half", 0, 2)
         for half in np.array_split(order, 2):
             which = np.sort(half)
-            part = clone(model).set_params(
-                n_components=model.n_components_, init=None, checkpoint=None, verbose=0,
-                **model.choice_,
-            )  # fmt: skip
+            part, own_weight = take_rows(X, which), None if given is None else given[which]
             try:
                 with nested_progress():
-                    own_weight = None if given is None else given[which]
-                    part.fit(take_rows(X, which), sample_weight=own_weight)
+                    same, free = (
+                        clone(form).set_params(init=init).fit(part, sample_weight=own_weight)
+                        for init in (labels[which], None)
+                    )
             except ValueError:  # too few rows, or one value of a suspect only
-                found.append(0.0)
-                continue
-            own = part.predict(X, shares="population")
+                return 0.0
+            chosen = free if free.bic_ < same.bic_ - CLEAR else same
+            own = chosen.predict(X, shares="population")
             found.append(adjusted_rand_score(groups, own, sample_weight=a))
             emit("half", len(found), 2, agreement=found[-1])
-    return float(np.mean(found))
+    return float(min(found))
 
 
 def values_of(view: View, tile: np.ndarray) -> np.ndarray:

@@ -364,18 +364,16 @@ def _reasons(e: Evidence) -> list[str]:
     first: list[str] = []
     if e.bic is not None and e.kmeans_bic is not None and e.same_as_dropped is not None:
         one = f"k-means without {describe_names(e.suspects)}"
-        lower = (
-            "" if e.halves is None else ", the lower of that in the sample and in the population"
-        )
+        where = " (the lower of two: in the sample, and in the population it estimates)"
         first.append(
-            f"Agreement with {one}{lower}: {e.same_as_dropped:.2f}; of two runs of k-means with "
-            f"each other: {e.kmeans_repeated:.2f}."
+            f"Agreement with {one}: {e.same_as_dropped:.2f}{where if e.of_mixture else ''}; of two "
+            f"runs of k-means with each other: {e.kmeans_repeated:.2f}."
         )
         bics = f"{e.bic:,.0f}; of those of {one} {e.kmeans_bic:,.0f}"
         if e.halves is not None:
             first.append(
-                "Agreement of the groups with those of mixtures of random halves of the rows: "
-                f"{e.halves:.2f}."
+                "Agreement of the groups with those of mixtures of two random halves of the rows, "
+                f"the lower of two: {e.halves:.2f}."
             )
         if e.mixture_bic is not None:
             bics += (
