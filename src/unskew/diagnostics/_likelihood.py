@@ -21,7 +21,7 @@ from .._mixture.partition import PartitionCriterion
 from .._progress import emit, nested_progress
 from ..metrics import adjusted_rand_score
 from ..mixture import SelectionMixture
-from ._verdict import CLEAR, found_others, is_same, shows_no_groups
+from ._verdict import CLEAR, is_same, shows_no_groups
 from ._view import MAX_CODES, View
 
 # Rows that are compared, and columns beyond which they are not, because they are made dense.
@@ -169,7 +169,7 @@ def compare_likelihoods(
         mixture_same_as_dropped=adjusted_rand_score(groups, dropped, sample_weight=w),
         group_gain=float(mixture.one_group_bic_ - mixture.bic_),
     )
-    if shows_no_groups(found) or found_others(found):
+    if shows_no_groups(found):
         return found
     halves = agreement_of_halves(mixture, X, rows.a, rows.a, mixture.labels_, groups, seed)
     return found._replace(mixture_halves=halves)

@@ -19,11 +19,10 @@ SAME_WITHOUT_SUSPECTS = 0.88
 DECISIVE = 100.0
 # Difference of the agreement with the groups of a mixture that decides by itself.
 CLOSER = 0.1
-# A mixture whose groups agree with neither clustering to this extent has found other groups.
-OTHER_GROUPS = 0.9
-# Groups of a mixture and those of mixtures of random halves of the rows: the agreement above which
-# they are reproducible, and the difference of BIC that then decides.
-REPRODUCIBLE = 0.9
+# Groups of a mixture and those of mixtures of two random halves of the rows: the lower agreement
+# from which they are reproducible, by whether the effects are identified (unless small effects are
+# assumed, or at all), and the difference of BIC that then decides.
+REPRODUCIBLE = {"yes": 0.85, "under small effects": 0.9, "no": 0.9}
 CLEAR = 10.0
 # A mean difference below half of BALANCED, or below BEYOND_CHANCE times its expected value under
 # independence, is no imbalance.
@@ -127,13 +126,14 @@ def decide(evidence: Evidence) -> Verdict:
     of SelectionMixture:
     cannot be told
                the effects are not identifiable, or mixtures of random halves of the rows find
-               other groups (agreement below 0.9)
+               other groups (agreement below 0.85, or 0.9 where the effects are identified under
+               small effects only)
     helped     the BIC of the groups is lower than that of the clusters of k-means by more than 10
     harmed     it is higher by more than 10
     of DCKM and ConsensusDCKM:
     cannot be told
-               a mixture model has found other groups than both (agreement below 0.9), whose BIC is
-               lower by more than 100; or its groups differ between random halves of the rows
+               the groups of a mixture, with which both could be compared, differ between random
+               halves of the rows (in the same sense)
     helped     in the population that the mixture estimates, the clusters agree with its groups
                better than those of k-means: by 0.1, or their BIC is lower by more than 100
     harmed     the same with "worse" and "higher"
@@ -238,14 +238,7 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
     assert e.mixture_same is not None
     assert e.mixture_same_as_dropped is not None
     gain, closer = e.kmeans_bic - e.bic, e.mixture_same - e.mixture_same_as_dropped
-    if found_others(e):
-        lower = min(e.bic, e.kmeans_bic) - e.mixture_bic
-        return conclude(
-            "cannot be told",
-            "A mixture model finds other groups, which explain the data better than these clusters "
-            f"and than those of {plain}: their BIC is lower by {lower:,.0f}. Try SelectionMixture.",
-        )
-    if (e.mixture_halves or 0.0) < REPRODUCIBLE:
+    if not reproducible(e.mixture_halves, e.identified):
         return conclude(
             "cannot be told",
             f"The clusters differ from those of {plain} (agreement {e.same_as_dropped:.2f}), and "
@@ -278,8 +271,7 @@ def _decide_mixture(e: Evidence, plain: str, conclude: Callable[[str, str], Verd
             "cannot be told",
             f"The values of {what} share too few groups to distinguish their effects from groups.",
         )
-    assert e.halves is not None
-    if e.halves < REPRODUCIBLE:
+    if not reproducible(e.halves, e.identified):
         return conclude(
             "cannot be told",
             "The groups are not reproducible: random halves of the rows give other groups "
@@ -330,10 +322,9 @@ def shows_no_groups(e: Any) -> bool:
     return e.group_gain is not None and e.group_gain < 0
 
 
-def found_others(e: Any) -> bool:
-    """Whether a mixture has found groups that explain the data better than both clusterings."""
-    lower = min(e.bic, e.kmeans_bic) - e.mixture_bic
-    return lower > DECISIVE and max(e.mixture_same, e.mixture_same_as_dropped) < OTHER_GROUPS
+def reproducible(halves: float | None, identified: str | None) -> bool:
+    """Whether mixtures of halves of the rows agree with the groups of all rows."""
+    return halves is not None and halves >= REPRODUCIBLE[identified or "no"]
 
 
 def _decide_by_weights(e: Evidence, conclude: Callable[[str, str], Verdict]) -> Verdict:
@@ -380,6 +371,8 @@ def _reasons(e: Evidence) -> list[str]:
                 f"; of the groups of a mixture model {e.mixture_bic:,.0f} (agreement with them, as "
                 f"in the population, {e.mixture_same:.2f} and {e.mixture_same_as_dropped:.2f})"
             )
+            if min(e.bic, e.kmeans_bic) - e.mixture_bic > DECISIVE:
+                bics += "; try SelectionMixture, whose groups are these"
         first.append(
             "BIC of the clusters, in a model where columns are shifted by "
             f"{describe_names(e.suspects)} and the shares of the clusters depend on it: {bics}."
