@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +31,9 @@ TESTS = {
     "_kmeans.py": ["tests/test_kmeans.py", "tests/test_solver.py"],
     "_terms.py": [*SOLVER, "tests/test_balance.py", "tests/test_tables.py"],
 }
-SECONDS = 120  # of the tests of one mutant; an endless loop counts as found
+# The tests of a mutant may take this many times as long as those of the package, and 30 seconds; an
+# endless loop counts as found.
+TIMES = 5
 
 COMPARE = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
            ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is}  # fmt: skip
@@ -94,14 +97,14 @@ def mutant(source, number):
     return ast.unparse(tree), what
 
 
-def survives(folder, tests):
-    """Whether the tests pass with the package in ``folder``."""
+def survives(folder, tests, seconds=None):
+    """Whether the tests pass with the package in ``folder`` in this time."""
     environment = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1",
                    "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
     try:
         found = subprocess.run(
-            [*command, *tests], cwd=ROOT, env=environment, capture_output=True, timeout=SECONDS
+            [*command, *tests], cwd=ROOT, env=environment, capture_output=True, timeout=seconds
         )
     except subprocess.TimeoutExpired:
         return False
@@ -115,13 +118,15 @@ def main(result, number=20, seed=0):
         for module, tests in TESTS.items():
             path = Path(folder) / "unskew" / module
             source = path.read_text()
+            begin = time.monotonic()
             if not survives(folder, tests):
                 raise SystemExit(f"{module}: {' '.join(tests)} should pass")
+            seconds = TIMES * (time.monotonic() - begin) + 30
             every = list(places(ast.parse(source)))
             for at, line in rng.sample(every, min(number, len(every))):
                 text, what = mutant(source, at)
                 path.write_text(text)
-                alive = survives(folder, tests)
+                alive = survives(folder, tests, seconds)
                 code = source.splitlines()[line - 1].strip()
                 records.append({"module": module, "line": line, "code": code, "change": what,
                                 "survived": alive})  # fmt: skip
