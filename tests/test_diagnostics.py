@@ -492,6 +492,18 @@ def test_kmeans_that_was_merely_stuck_does_not_flatter_the_model():
 
 
 # -------------------------------------------------------------------------------------- audit
+def test_the_difference_of_a_pair_is_not_that_of_joint_missing_values(rng):
+    n = 400
+    sex = rng.choice(["a", "b"], n)
+    frame = pd.DataFrame({"mass": rng.normal(size=n) + (sex == "a"), "sex": sex})
+    frame["length"] = rng.normal(size=n)
+    frame.loc[:3, ["mass", "sex", "length"]] = None
+    (pair,) = [p for p in audit(frame).pairs if {p.first, p.second} == {"mass", "sex"}]
+    means = frame.groupby("sex")["mass"].mean()
+    wanted = abs(means["a"] - means["b"]) / frame["mass"].std()
+    assert pair.difference == pytest.approx(wanted, rel=0.05)  # missing values are filled
+
+
 def test_audit_finds_the_column_that_reaches_furthest(footprint):
     own = audit(footprint.X)
     assert plain(own)

@@ -168,9 +168,9 @@ class Associations(NamedTuple):
     typical, by_chance
              mean |D| and its expectation under independence, over all pairs, or over the pairs of
              a suspect and another column
-    between  largest |D| of source f (row) under source s (column)
-    ratio    the same of |D| divided by its standard error: the largest D of a rare value is large
-             by chance
+    ratio    largest |D| / standard error of source f (row) under source s (column), without
+             indicators of missing values: the largest |D| of a rare value is large by chance
+    between  the |D| of that ratio
     sure     whether it is beyond chance
     reach    share of the other columns that a source predicts
     missing  source -> reach of its missing values alone
@@ -201,10 +201,16 @@ def _measure_associations(view: View, named: np.ndarray) -> Associations:
         error = np.sqrt(_measure.chance_variance(view, pairs))
         beyond = (D > PREDICTS) & (D > SURE * error)
         of_k, of_j = view.sources[pairs.features], view.sources[pairs.treatments.column]
-        fs, ts, largest = _measure.largest_by_source(view, pairs, D)
-        between[np.ix_(fs, ts)] = largest
-        relative = np.divide(D, error, out=np.zeros_like(D), where=error > 0)
-        ratio[np.ix_(fs, ts)] = _measure.largest_by_source(view, pairs, relative)[2]
+        indicators = _missing_indicators(view)
+        missing_indicator = indicators[pairs.treatments.column]
+        observed = ~(indicators[pairs.features][:, None] | missing_indicator)
+        relative = np.divide(D, error, out=np.zeros_like(D), where=(error > 0) & observed)
+        fs, ts, largest = _measure.largest_by_source(view, pairs, relative)
+        ratio[np.ix_(fs, ts)] = largest
+        most_certain = (relative > 0) & (relative == ratio[of_k[:, None], of_j])
+        between[np.ix_(fs, ts)] = _measure.largest_by_source(
+            view, pairs, np.where(most_certain, D, 0.0)
+        )[2]
         counted = of_k[:, None] != of_j[None, :]
         if named.size:
             counted &= suspect[of_k][:, None] != suspect[of_j][None, :]
@@ -212,7 +218,6 @@ def _measure_associations(view: View, named: np.ndarray) -> Associations:
         by_chance = np.broadcast_to(_measure.size_by_chance(error**2), D.shape)
         chance += float(by_chance[counted].sum())
         count += int(counted.sum())
-        missing_indicator = _missing_indicators(view)[pairs.treatments.column]
         for j in np.flatnonzero(missing_indicator):
             source = int(of_j[j])
             hit = np.unique(of_k[beyond[:, j] & (of_k != source)]).size

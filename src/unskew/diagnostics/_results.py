@@ -386,7 +386,7 @@ class Diagnostics(HasTables):
 
 @dataclass(frozen=True)
 class AuditedPair:
-    """Two associated source columns: largest |standardised difference| and association."""
+    """Two associated source columns: most certain |standardised difference| and association."""
 
     first: str
     second: str
