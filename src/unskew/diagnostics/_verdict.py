@@ -19,6 +19,8 @@ SAME_WITHOUT_SUSPECTS = 0.88
 DECISIVE = 100.0
 # Difference of the agreement with the groups of a mixture that decides by itself.
 CLOSER = 0.1
+# Clusters whose agreement with the groups of a mixture is below this are other groups.
+OTHER_GROUPS = 0.9
 # Groups of a mixture and those of mixtures of two random halves of the rows: the lower agreement
 # from which they are reproducible, by whether the effects are identified (unless small effects are
 # assumed, or at all), and the difference of BIC that then decides.
@@ -138,9 +140,10 @@ def decide(evidence: Evidence) -> Verdict:
                better than those of k-means: by 0.1, or their BIC is lower by more than 100
     harmed     the same with "worse" and "higher"
     cannot be told
-               otherwise; also where agreement and BIC contradict each other, instead of "helped"
-               where the effects are not identifiable, and for data with too many columns for the
-               comparison
+               otherwise; also where agreement and BIC contradict each other, and for data with too
+               many columns for the comparison; instead of "helped" where the effects are not
+               identifiable, or the groups of the mixture are others (agreement below 0.9) with a
+               BIC that is lower than both by more than 100
     without suspects, compared with k-means on all columns
     no effect  the clusters are the same (agreement above 0.88)
     harmed     otherwise: strong decorrelation splits clusters, and the data cannot show whether
@@ -251,6 +254,13 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
         f"clusters is {'lower' if gain > 0 else 'higher'} by {abs(gain):,.0f}."
     )
     if (closer > CLOSER and gain > -DECISIVE) or (closer > 0 and gain > DECISIVE):
+        lower = min(e.bic, e.kmeans_bic) - e.mixture_bic
+        if lower > DECISIVE and e.mixture_same < OTHER_GROUPS:
+            return conclude(
+                "cannot be told",
+                f"{numbers} But that of the groups of the mixture is lower by {lower:,.0f} than "
+                "both: they explain the data better. Try SelectionMixture.",
+            )
         return _unless_unidentified(e, numbers, conclude)
     if (closer < -CLOSER and gain < DECISIVE) or (closer < 0 and gain < -DECISIVE):
         return conclude("harmed", f"{numbers} Do not use this result.")
@@ -371,8 +381,6 @@ def _reasons(e: Evidence) -> list[str]:
                 f"; of the groups of a mixture model {e.mixture_bic:,.0f} (agreement with them, as "
                 f"in the population, {e.mixture_same:.2f} and {e.mixture_same_as_dropped:.2f})"
             )
-            if min(e.bic, e.kmeans_bic) - e.mixture_bic > DECISIVE:
-                bics += "; try SelectionMixture, whose groups are these"
         first.append(
             "BIC of the clusters, in a model where columns are shifted by "
             f"{describe_names(e.suspects)} and the shares of the clusters depend on it: {bics}."
