@@ -77,6 +77,13 @@ SAME_RESULT = {
     "bits = np.ascontiguousarray(np.packbits(T > 0.5, axis=1))": "T is 0 or 1",
     'together = "" if alone or len(margins) == 1 else "together "': "a word of a message",
     "LEVEL, CORRELATION_ROWS = 0.01, 1000": "the size of a subsample",
+    "if not (mean > 0 and variance > 0):": "both are 0, or neither",
+    "parts = dual.rows.map(kernel, dual.a, dual.cell, dense=not dual._as_csr, additive=True)":
+        "the form of the rows, or the order in which sums are added",
+    "marginal, converged = -np.inf, False": "replaced in the first iteration",
+    "self.shares = n / np.maximum(n.sum(1, keepdims=True), 1e-300)": "a bound against 0 / 0",
+    "ratio = at_levels / np.maximum(average, 1e-300)": "a bound against 0 / 0",
+    "MIN_SHARE = 1e-12": "a bound against log 0",
 }  # fmt: skip
 ROWS = {
     "examples": "examples of property tests",

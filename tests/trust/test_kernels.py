@@ -5,7 +5,7 @@ import pytest
 
 from unskew import SelectionMixture
 from unskew._mixture.em import LOGIT_SD as SD
-from unskew._mixture.em import Choice, Mixture, e_step
+from unskew._mixture.em import Choice, Mixture, e_step, run_em
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -43,3 +43,41 @@ def test_coefficients_of_the_shares_have_a_normal_prior_in_the_bound():
     after = model.value(problem.rows, log_sum, stats)
     assert after[0] == before[0]
     assert after[1] - before[1] == pytest.approx(-0.5 * 9.0 * model.gamma[1:].size / SD**2)
+
+
+def test_coherence_is_the_smallest_share_of_a_difference_that_a_level_has():
+    """Level 0 has the difference of the groups once, level 1 three times: the average is twice."""
+    rng = np.random.default_rng(0)
+    group, site = rng.integers(0, 2, (2, 2000))
+    x = np.where(group == 1, np.array([10.0, 30.0])[site], 0.0) + rng.standard_normal(2000)
+    how = {"suspects": [1], "effects": "per-group", "covariance": "diag", "selection": "common"}
+    found = SelectionMixture(2, init=group, **how).fit(np.column_stack([x, site]))._model
+    shown = np.ones((2, 2), dtype=bool)
+    assert found.coherence(shown) == pytest.approx(0.5, abs=0.02)
+    shown[0, 0] = False  # then level 1 alone shows both groups
+    assert found.coherence(shown) == pytest.approx(1.5, abs=0.02)
+    assert found.coherence(np.zeros((2, 2), dtype=bool)) == 1.0
+
+
+def test_a_level_without_rows_has_the_shares_of_all_rows():
+    problem, _ = SelectionMixture(2, suspects=[3])._prepare(rows(), None)
+    model = Mixture(problem.rows, 2, Choice("diag", "none", "free"))
+    _, stats = e_step(problem.rows, model)
+    stats.N[:, 2] = 0.0
+    model.logit = 0  # shares are counted, not regressed
+    model.m_step(stats)
+    total = stats.N.sum((0, 1))
+    np.testing.assert_allclose(model.shares[2], total / total.sum())
+    np.testing.assert_allclose(model.shares.sum(1), 1.0)
+
+
+def test_em_ends_when_the_bound_has_not_risen_for_ten_iterations(monkeypatch):
+    problem, _ = SelectionMixture(2, suspects=[3])._prepare(rows(), None)
+    model = Mixture(problem.rows, 2, Choice("diag", "none", "common"))
+    falling = [0.0, 500.0] + [-1e3 * (1 + k % 2) for k in range(40)]
+    rising = [1e3 * (k + 2 * (k % 2)) for k in range(40)]
+    for bounds, n_iter in ((falling, 12), (rising, 40)):
+        values = iter(bounds)
+        monkeypatch.setattr(Mixture, "value", lambda *_, v=values: (0.0, next(v)))
+        fit = run_em(problem.rows, model, None, max_iter=40, tol=1e-3)
+        assert (fit.n_iter, fit.converged) == (n_iter, n_iter < 40)
