@@ -63,7 +63,7 @@ def as_kind(table, kind):
         return pl.from_pandas(table).with_columns(
             pl.col("stage").cast(pl.Enum(["early", "middle", "late"]))
         )
-    return pa.Table.from_pandas(table.astype({"stage": str, "colour": object}))
+    return pa.Table.from_pandas(table.astype({"stage": object, "colour": object}))
 
 
 # ------------------------------------------------------------------------------- the encoder
