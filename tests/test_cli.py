@@ -141,6 +141,15 @@ def test_a_recorded_run_can_be_repeated_from_anywhere(home, unskew, monkeypatch)
     )
 
 
+def test_a_repeated_run_uses_the_method_that_its_options_select(home, unskew):
+    arguments = ["data.csv", *FIT, "-s", "site", "--drop", "patient", "--adjust", "weights"]
+    assert unskew("fit", *arguments, "--labels", "a.csv", "-q")[0] == 0
+    code, out, err = unskew("fit", "--config", "a.run.toml", "--json")
+    assert code == 0
+    assert "--method dckm is used: --adjust is an option of --method dckm" in err
+    assert json.loads(out)["result"]["method"] == "DCKM"
+
+
 def test_the_command_line_beats_the_file(home, unskew):
     Path("run.toml").write_text(
         'data = "data.csv"\nclusters = 3\nn_init = 1\ndrop = "patient"\nquiet = true\n'

@@ -60,7 +60,8 @@ class Session(Terminal):
         super().__init__(
             context.command.name or "", quiet=self.options["quiet"], as_json=self.options["json"]
         )
-        defaults = {p.name: p.get_default(context) for p in context.command.params}
+        declared = click.Context(context.command)  # without the values of --config
+        defaults = {p.name: p.get_default(declared) for p in context.command.params}
         self.changed = {n for n, v in self.options.items() if v not in (None, defaults[n])}
         self.configuration = {
             name.replace("_", "-"): self.options[name]
