@@ -1,16 +1,17 @@
 """The command line: `unskew COMMAND ...`, also `python -m unskew COMMAND ...`.
 
-Exit codes: 0 success; 1 success, but a requested check failed (--fail-on,
---fail-below); 2 bad usage or input, with one line that names
-file, column and rule; 130 stopped by Ctrl-C.
+Exit codes: 0 success; 1 success, but a requested check failed (--fail-on, --fail-below); 2 bad
+usage or input, with one line that names file, column and rule; 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterator
 
 __all__ = ["main"]
 
@@ -20,18 +21,15 @@ STOPPED = "unskew: stopped by Ctrl-C\n"
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code. None means the arguments of the process."""
     _open_closed_streams()
-    in_main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGINT, _stop) if in_main else None
     try:
-        from . import _commands  # noqa: F401 (adds the commands)
-        from ._app import run
+        with _handled(signal.SIGINT, _stop):
+            from . import _commands  # noqa: F401 (adds the commands)
+            from ._app import run
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] == "unskew":
             raise
-        sys.stderr.write(
-            f"unskew: {error.name} is not installed; the command line needs "
-            "pip install 'unskew[cli]'\n"
-        )
+        needed = "the command line needs pip install 'unskew[cli]'"
+        sys.stderr.write(f"unskew: {error.name} is not installed; {needed}\n")
         return 2
     except ImportError as error:  # a library that does not load, as where memory is short
         if (error.name or "").split(".")[0] == "unskew":
@@ -41,10 +39,22 @@ def main(arguments: list[str] | None = None) -> int:
     except MemoryError:
         sys.stderr.write("unskew: out of memory\n")
         return 2
+    # As with Ctrl-C, an exception lets outputs be discarded.
+    with _handled(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)):
+        return run(sys.argv[1:] if arguments is None else list(arguments))
+
+
+@contextlib.contextmanager
+def _handled(number: int, handler: Callable[..., object]) -> Iterator[None]:
+    """Handle a signal in the block; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, handler)
+    try:
+        yield
     finally:
-        if in_main:
-            signal.signal(signal.SIGINT, before)
-    return run(sys.argv[1:] if arguments is None else list(arguments))
+        signal.signal(number, before)
 
 
 def _stop(*_: object) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import signal
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import rich_click as click
@@ -17,24 +15,25 @@ import rich_click as click
 from .. import __version__
 from .._io import why
 from .._records import visible
+from . import STOPPED
 from ._console import in_flags
 from ._session import Session
 
 # Panels of the help, in this order.
 PANELS = ("Arguments", "Options", "Columns", "Method", "Reading", "Outputs", "Checks", "Run")
+SETTINGS = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 100,
+    "show_default": True,
+}
 Work = Callable[[Session], int | None]
 
 
 @click.group(
-    name="unskew",
     epilog="Reads csv, tsv, jsonl (also .gz), parquet, feather, npy, npz, mat, svmlight, Stata, "
     "SPSS, SAS, Excel, and zip of one table; - is standard input. Exit codes: 0 success, 1 a check "
     "failed, 2 bad usage or input.",
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "max_content_width": 100,
-        "show_default": True,
-    },
+    context_settings=SETTINGS,
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def app() -> None:
@@ -74,7 +73,7 @@ def _execute(session: Session, work: Work) -> int:
     except KeyboardInterrupt:
         session.error("stopped by Ctrl-C")
         return 130
-    except SystemExit as error:  # see _exit_on_sigterm
+    except SystemExit as error:
         session.error("terminated by SIGTERM")
         return int(error.code or 0)
     except Exception as error:
@@ -101,8 +100,7 @@ def _in_words(error: Exception) -> str:
 def run(arguments: list[str]) -> int:
     """Run a command and return its exit code; an error of usage is one line."""
     try:
-        with _exit_on_sigterm():
-            return app(arguments or ["--help"], prog_name="unskew", standalone_mode=False) or 0
+        return app(arguments or ["--help"], prog_name="unskew", standalone_mode=False) or 0
     except click.UsageError as error:
         if "--debug" in arguments:
             traceback.print_exc()
@@ -114,7 +112,7 @@ def run(arguments: list[str]) -> int:
         sys.stderr.write(f"unskew: standard output: {why(error)}\n")
         return 2
     except (KeyboardInterrupt, click.Abort):
-        sys.stderr.write("unskew: stopped by Ctrl-C\n")
+        sys.stderr.write(STOPPED)
         return 130
 
 
@@ -122,27 +120,12 @@ def _usage_message(error: click.UsageError) -> str:
     """The message in one line, after the name of the config file if the value comes from it."""
     words, context = visible(" ".join(error.format_message().split())), error.ctx
     parameter = getattr(error, "param", None)
-    if context is None or parameter is None:
-        return words
-    source = context.get_parameter_source(parameter.name)
+    source = context.get_parameter_source(parameter.name) if context and parameter else None
     from_file = source is not None and source.name == "DEFAULT_MAP"
-    return f"{context.params.get('config')}: {words}" if from_file else words
+    return f"{context.params.get('config')}: {words}" if context and from_file else words
 
 
 def _discard_output() -> None:
     """Discard the rest of standard output, which cannot be written."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-@contextlib.contextmanager
-def _exit_on_sigterm() -> Iterator[None]:
-    """Raise SystemExit on SIGTERM, so that outputs are handled as with Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -52,16 +49,16 @@ def demo(run: Session) -> None:
     named as a suspect.
     """
     sizes = {name: run.options[name] for name in ("rows", "rate", "samples")}
-    begin = time.monotonic()
     with run.outputs(record=False):
         with run.step("demo", "comparing eight methods"):
             means, model, frame = score_samples(**sizes, seed=run.options["seed"])
         with run.step("demo", "computing diagnostics"):
             found = diagnostics.diagnose(model, frame)
         run.write_report(found)
-    seconds = time.monotonic() - begin
+    seconds = sum(run.seconds.values())
     run.show_result(
-        [terminal.show_scores(means, found, **sizes), facts(("time", f"{seconds:.0f} s"))],
+        terminal.show_scores(means, found, **sizes),
+        facts(("time", f"{seconds:.0f} s")),
         **sizes,
         methods=[{"method": name, **scores._asdict()} for name, scores in means.items()],
         verdict=found.verdict,
@@ -82,11 +79,10 @@ def columns(run: Session) -> None:
         table = study.table
         encoder = run.inspect_columns(table, study.X, inputs.make_encoder(study, run.options))
     if encoder is None:
-        raise FileError(
-            f"{table.name}: columns of a table in memory are described, not a matrix or blocks"
-        )
+        rule = "columns of a table in memory are described, not a matrix or blocks"
+        raise FileError(f"{table.name}: {rule}")
     shown = encoder._describe_columns(table.findings)
-    run.show_result([terminal.show_columns(shown, run.findings)], rows=len(table), columns=shown)
+    run.show_result(terminal.show_columns(shown, run.findings), rows=len(table), columns=shown)
 
 
 @command(
@@ -117,7 +113,7 @@ def audit(run: Session) -> None:
             )
         found = run.with_subsample(found)
         run.write_report(found)
-    run.show_result([terminal.show_audit(found)], audit=found)
+    run.show_result(terminal.show_audit(found), audit=found)
 
 
 @command(
@@ -183,8 +179,7 @@ def _clustering(run: Session, study: Study) -> Any:
 
 
 def _fit(run: Session, choose_class: Any) -> int:
-    """Fit an estimator of the chosen class and write what is asked for; the work of fit and
-    weigh."""
+    """The work of fit and weigh: fit an estimator of the chosen class and write the outputs."""
     share = run.options["fail_below"]
     if share is not None and not 0 < share <= 1:
         raise FileError(f"--fail-below {share:g} should be in (0, 1]")
@@ -193,16 +188,12 @@ def _fit(run: Session, choose_class: Any) -> int:
         kind, table = choose_class(run, study), study.table
         options, choice = _choose_clusters(run, study, kind)
         estimator = inputs.make_estimator(kind, study, options)
-        begin = time.monotonic()
-        if (
-            isinstance(table, BlockTable)
-            and not run.subsample
-            and table.is_decoded_often(len(study.names))
-        ):
+        in_blocks = isinstance(table, BlockTable) and not run.subsample
+        if in_blocks and table.is_decoded_often(len(study.names)):
             run.note(f"{table.name} is decoded anew in each pass; --cache FOLDER does it once")
-        with run.step(table.name, "fitting"), _overlap_shown_later(run):
+        with run.step(table.name, "fitting"):
             estimator.fit(study.X, sample_weight=study.sample_weight)
-        seconds, shown = time.monotonic() - begin, inputs.named(estimator, study)
+        seconds, shown = run.seconds["fitting"], inputs.named(estimator, study)
         found = None
         # With --quiet, diagnostics are computed only for a report, a check or JSON.
         if not run.quiet or any(run.options[name] for name in ("report", "fail_on", "json")):
@@ -218,7 +209,7 @@ def _fit(run: Session, choose_class: Any) -> int:
         result["weights"] = estimator.weights_
     failed = _failed_checks(run, estimator, found)
     run.show_result(
-        [terminal.show_fit(shown, found, data, seconds, choice)],
+        terminal.show_fit(shown, found, data, seconds, choice),
         data=data,
         result=result,
         verdict=None if found is None else found.verdict,
@@ -237,23 +228,15 @@ def _read(run: Session) -> Study:
             raise FileError(f"--{name} is for all rows and --quick for some; use one of them")
     study = inputs.make_study(run.read_data(), run.options)
     run.show_findings(study.table, study.X, inputs.make_encoder(study, run.options))
+    if not run.quiet:  # the summary shows the overlap of clusters and suspects
+        warnings.simplefilter("ignore", OverlapWarning)
     if not quick or len(study.table) <= QUICK_ROWS:
         return study
     sample = sample_rows(study.X, study.sample_weight, run.options["seed"], QUICK_ROWS)
     run.subsample = f"--quick: {QUICK_ROWS:,} of {sample.n:,} rows are analysed, drawn at random."
     run.note(run.subsample)
-    return replace(
-        study, X=sample.X, sample_weight=None if study.sample_weight is None else sample.a
-    )
-
-
-@contextlib.contextmanager
-def _overlap_shown_later(run: Session) -> Iterator[None]:
-    """The summary shows the overlap of clusters and suspects; a warning would repeat it."""
-    with warnings.catch_warnings():
-        if not run.quiet:
-            warnings.simplefilter("ignore", OverlapWarning)
-        yield
+    a = None if study.sample_weight is None else sample.a
+    return replace(study, X=sample.X, sample_weight=a)
 
 
 def _described(study: Study, estimator: Any) -> dict[str, Any]:
@@ -262,15 +245,15 @@ def _described(study: Study, estimator: Any) -> dict[str, Any]:
         "rows": estimator.weights_.size,
         "design_weights": study.sample_weight is not None,
         "columns": study.names,
-        "kinds": {} if encoder is None else encoder.kinds_,
-        "ignored": {} if encoder is None else {k: str(v) for k, v in encoder.ignored_.items()},
+        "kinds": getattr(encoder, "kinds_", {}),
+        "ignored": {k: str(v) for k, v in getattr(encoder, "ignored_", {}).items()},
         "suspects": study.suspects,
     }
 
 
 def _choose_clusters(run: Session, study: Study, kind: Any) -> tuple[dict, Any]:
-    """The options with the selected number of clusters for DCKM with --clusters auto, and the
-    selection, None if there was none; the other classes select the number by themselves."""
+    """The options, and for DCKM with --clusters auto the selection of the number, else None; the
+    other classes select the number by themselves."""
     options = run.options
     if options.get("clusters") != "auto" or kind is not DCKM:
         return options, None
@@ -339,30 +322,26 @@ def predict(run: Session) -> None:
             if hasattr(estimator, "predict"):
                 found = estimator.predict(X)
             elif options["labels"] is not None:
-                raise FileError(
-                    f"{options['model']}: is a model of weights without clusters; use --weights"
-                )
+                reason = "is a model of weights without clusters; use --weights"
+                raise FileError(f"{options['model']}: {reason}")
             if options["weights"] is not None:
                 learned = estimator.predict_weights(X)
         run.write_table("labels", ids, cluster=found)
         run.write_table("weights", ids, weight=learned)
     result: dict[str, Any] = {"rows": len(table)}
-    clusters = ""
     if found is not None:
         result["sizes"] = np.bincount(found, minlength=estimator._K)
-        clusters = ", ".join(f"{k}: {size:,}" for k, size in enumerate(result["sizes"]))
         if options["labels"] is None:
             result["labels"] = found
-    run.show_result([facts(("rows", f"{len(table):,}"), ("clusters", clusters))], result=result)
+    clusters = ", ".join(f"{k}: {size:,}" for k, size in enumerate(result.get("sizes", ())))
+    run.show_result(facts(("rows", f"{len(table):,}"), ("clusters", clusters)), result=result)
 
 
-# Options of the fit of correct, and their defaults.
-OF_THE_FIT = {
-    **dict.fromkeys(("suspect", "model", "protect", "reference", "report", "weights"), None),
-    **{"weight_column": None, "groups": "auto", "effects": "auto", "drop_suspects": False},
-    **{"max_categories": None, "strict": False, "category": None, "number": None},
-    **{"number_scale": "robust", "seed": 0},
-}
+OF_THE_FIT = (  # options of correct without --apply
+    *("suspect", "model", "protect", "reference", "report", "weights", "weight_column", "groups"),
+    *("effects", "drop_suspects", "max_categories", "strict", "category", "number"),
+    *("number_scale", "seed"),
+)
 
 
 @command(
@@ -381,45 +360,27 @@ def correct(run: Session) -> None:
     mixture of groups whose shares differ between the values of the suspects, so that differences
     of the groups are kept.
     """
-    options = run.options
+    options, applied = run.options, run.options["apply"]
     if options["out"] is None and options["model"] is None:
         options["out"] = "-"
-    if options["apply"] is not None:
-        for name, default in OF_THE_FIT.items():
-            if options[name] != default:
-                flag = name.replace("_", "-")
-                raise FileError(f"--{flag} should not be given with --apply, which fits nothing")
-    elif not options["suspect"]:
+    if applied is None and not options["suspect"]:
         raise FileError("--suspect should be given, or --apply MODEL")
-    with run.outputs(record=options["apply"] is None):
+    for name in OF_THE_FIT if applied is not None else ():
+        if name in run.changed:
+            flag = name.replace("_", "-")
+            raise FileError(f"--{flag} should not be given with --apply, which fits nothing")
+    with run.outputs(record=applied is None):
         table = run.read_data()
         if isinstance(table, BlockTable):
             raise FileError(f"{table.name}: correct reads a table in memory, not in blocks")
-        if options["apply"] is not None:
-            estimator = load(options["apply"])
+        if applied is None:
+            estimator, X, names = _fit_corrector(run, table)
+        else:
+            estimator = load(applied)
             if not isinstance(estimator, SuspectCorrector):
                 kind = type(estimator).__name__
-                raise FileError(f"{options['apply']}: is a {kind}, not a model of unskew correct")
+                raise FileError(f"{applied}: is a {kind}, not a model of unskew correct")
             X, names = inputs.for_model(table, estimator, options)
-        else:
-            study = inputs.make_study(table, options)
-            run.show_findings(table, study.X, inputs.make_encoder(study, options))
-            names, X = study.names, study.X
-            estimator = inputs.make_estimator(
-                SuspectCorrector,
-                study,
-                options
-                | {
-                    "clusters": options["groups"],
-                    "protect": study.in_X(table.find(options["protect"], "--protect"), "--protect"),
-                    "reference": inputs.reference_rows(table, options["reference"]),
-                },
-            )
-            with run.step(table.name, "fitting"):
-                estimator.fit(X, sample_weight=study.sample_weight)
-            if options["report"] is not None:
-                run.write_report(_diagnose(run, study, inputs.named(estimator.mixture_, study)))
-            run.write_table("weights", study.ids, weight=estimator.sample_weight_)
         if options["out"] is not None:
             with run.step(table.name, "correcting"):
                 content = _corrected(table, estimator, X, names)
@@ -427,19 +388,36 @@ def correct(run: Session) -> None:
         run.write_model(estimator)
     changed = [names[i] for i in estimator._corrected()]
     named_columns = f"{plural(len(changed), 'column')}: {several(changed)}"
-    shown = facts(
-        ("rows", f"{len(table):,}"),
-        ("corrected", named_columns if changed else "no column"),
-        ("groups", f"{estimator.n_components_}"),
-        ("identified", estimator.identified_),
-    )
     run.show_result(
-        [shown],
+        facts(
+            ("rows", f"{len(table):,}"),
+            ("corrected", named_columns if changed else "no column"),
+            ("groups", f"{estimator.n_components_}"),
+            ("identified", estimator.identified_),
+        ),
         rows=len(table),
         corrected=changed,
         effects=estimator.suspect_effects_,
         identified=estimator.identified_,
     )
+
+
+def _fit_corrector(run: Session, table: Any) -> tuple[SuspectCorrector, Any, list[str]]:
+    """The fitted corrector, its input and the names of the columns of the input."""
+    options, study = run.options, inputs.make_study(table, run.options)
+    run.show_findings(table, study.X, inputs.make_encoder(study, options))
+    particular = {
+        "clusters": options["groups"],
+        "protect": study.in_X(table.find(options["protect"], "--protect"), "--protect"),
+        "reference": inputs.reference_rows(table, options["reference"]),
+    }
+    estimator = inputs.make_estimator(SuspectCorrector, study, options | particular)
+    with run.step(table.name, "fitting"):
+        estimator.fit(study.X, sample_weight=study.sample_weight)
+    if options["report"] is not None:
+        run.write_report(_diagnose(run, study, inputs.named(estimator.mixture_, study)))
+    run.write_table("weights", study.ids, weight=estimator.sample_weight_)
+    return estimator, study.X, study.names
 
 
 def _corrected(table: Any, estimator: Any, X: Any, names: list[str]) -> dict[str, Any]:
@@ -472,9 +450,9 @@ def compare(run: Session) -> None:
         kind = _clustering(run, study)
         options, choice = _choose_clusters(run, study, kind)
         parameters = inputs.make_estimator(kind, study, options).get_params(deep=False)
-        mixture = "n_components" in parameters
+        mixture = kind is SelectionMixture
         K = parameters.pop("n_components" if mixture else "n_clusters")
-        with run.step(study.table.name, "fitting each method"), _overlap_shown_later(run):
+        with run.step(study.table.name, "fitting each method"):
             found = diagnostics.compare(
                 study.X,
                 K,
@@ -487,4 +465,4 @@ def compare(run: Session) -> None:
             )
         found = run.with_subsample(found)
         run.write_report(found)
-    run.show_result([terminal.show_comparison(found, choice)], comparison=found, choice=choice)
+    run.show_result(terminal.show_comparison(found, choice), comparison=found, choice=choice)

@@ -39,52 +39,43 @@ def _recorded_digests(record: Any, path: str, verb: str | None) -> dict[str, str
             raise FileError(f"{path}: records a run of {record['verb']!r}, not of {verb!r}")
         return {os.path.basename(e["file"]): str(e["sha256"]) for e in record.get("inputs", [])}
     except (AttributeError, TypeError, KeyError):
-        raise FileError(
-            f"{path}: {RECORD!r} = {record!r:.60} should be a table with inputs: file and sha256"
-        ) from None
+        what = f"{RECORD!r} = {record!r:.60}"
+        raise FileError(f"{path}: {what} should be a table with inputs: file and sha256") from None
 
 
 def _defaults(given: dict[str, Any], path: str, context: click.Context) -> dict[str, Any]:
     """Values of a file by the names of the parameters; keys are the long flags."""
     known: dict[str, Any] = {p.name: p for p in context.command.params if p.name != "config"}
-    flags = [name.replace("_", "-") for name in known]
     values: dict[str, Any] = {}
     for key, value in given.items():
-        name, where = key.replace("-", "_"), f"{path}: {key!r}"
+        name, flag, where = key.replace("-", "_"), key.replace("_", "-"), f"{path}: {key!r}"
         if name not in known:
-            raise FileError(
-                f"{where} is not an option of {context.command.name}"
-                f"{nearest(key.replace('_', '-'), flags)}"
-            )
+            hint = nearest(flag, [other.replace("_", "-") for other in known])
+            raise FileError(f"{where} is not an option of {context.command.name}{hint}")
         if name in values:
-            raise FileError(f"{path}: {name.replace('_', '-')!r} is given twice")
+            raise FileError(f"{path}: {flag!r} is given twice")
         if getattr(known[name], "is_flag", False):
             if not isinstance(value, bool):
                 raise FileError(f"{where} = {value!r} should be true or false")
-        elif getattr(known[name], "multiple", False):
-            value = [_plain(v, where) for v in (value if isinstance(value, list) else [value])]
         else:
-            value = _plain(value, where)
+            several = getattr(known[name], "multiple", False)
+            parts = value if several and isinstance(value, list) else [value]
+            for part in parts:
+                if isinstance(part, bool) or not isinstance(part, (str, int, float)):
+                    raise FileError(f"{where} = {part!r} should be a string or a number")
+            # As typed, so that 2.5 for an integer is an error and not 2.
+            parts = [str(part) for part in parts]
+            value = parts if several else parts[0]
         if name in PATHS:
-            value = _each_path(value, lambda p: os.path.join(os.path.dirname(path), str(p)))
+            value = _each_path(value, lambda p: os.path.join(os.path.dirname(path), p))
         values[name] = value
     return values
-
-
-def _plain(value: Any, where: str) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise FileError(f"{where} = {value!r} should be a string or a number")
-    # Parsed like on the command line, so that 2.5 for an integer is an error and not 2.
-    return str(value) if isinstance(value, float) else value
 
 
 def _each_path(value: Any, change: Callable[[Any], str]) -> Any:
     if isinstance(value, list):
         return [change(one) for one in value]
     return value if value == "-" else change(value)
-
-
-# ---------------------------------------------------------------------------- the record of a run
 
 
 def versions() -> dict[str, str]:
@@ -100,12 +91,10 @@ def options_as_toml(values: dict[str, Any], folder: Path) -> str:
     """Each option of a run as a line of TOML; paths are relative to the folder of the file."""
     lines = []
     for key, value in values.items():
-        if value is None or value is False:
-            lines.append(f"# {key} is not set")
-            continue
-        if key in PATHS:
+        if key in PATHS and value is not None:
             value = _each_path(value, lambda p: Path(os.path.relpath(p, folder)).as_posix())
-        lines.append(toml_line(key, value))
+        unset = value is None or value is False
+        lines.append(f"# {key} is not set" if unset else toml_line(key, value))
     return "\n".join(lines)
 
 

@@ -12,14 +12,7 @@ from typing import Any
 
 import rich_click as click
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
 
 from .._progress import ProgressEvent, on_progress
@@ -41,9 +34,7 @@ def console_for(stream: Any) -> Console:
     """A console that prints plain text: a column named [red] is not interpreted as markup."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")  # characters that cannot be encoded are shown as ?
-    console = VisibleConsole(
-        file=stream, markup=False, highlight=False, emoji=False, soft_wrap=False
-    )
+    console = VisibleConsole(file=stream, markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, 100)
     return console
@@ -76,23 +67,18 @@ class Terminal:
         sys.stderr.write(f"unskew {self.verb}: {visible(' '.join(text.split()))}\n")
         sys.stderr.flush()
 
-    def show(self, *things: Any) -> None:
-        """Print a human-readable result."""
+    def show(self, *things: Any, with_messages: bool = False) -> None:
+        """Print a result; where it is not a terminal, lines do not end in blanks."""
         if self.quiet:
             return
-        self.print_to(self.errors if self.output_is_taken else console_for(sys.stdout), *things)
-
-    @staticmethod
-    def print_to(console: Console, *things: Any) -> None:
-        """Print; without a terminal, lines do not end in blanks."""
-        if console.is_terminal:
+        on_errors = with_messages or self.output_is_taken
+        console = self.errors if on_errors else console_for(sys.stdout)
+        with contextlib.nullcontext() if console.is_terminal else console.capture() as captured:
             console.print(*things, sep="\n")
-            return
-        with console.capture() as captured:
-            console.print(*things, sep="\n")
-        for line in captured.get().splitlines():
-            console.file.write(line.rstrip() + "\n")
-        console.file.flush()
+        if captured is not None:
+            lines = captured.get().splitlines()
+            console.file.writelines(f"{line.rstrip()}\n" for line in lines)
+            console.file.flush()
 
     @contextlib.contextmanager
     def warnings_as_lines(self) -> Iterator[None]:
@@ -106,9 +92,15 @@ class Terminal:
     # ------------------------------------------------------------------------------- progress
     @contextlib.contextmanager
     def progress(self, words: str) -> Iterator[None]:
-        """A step, which is shown and timed."""
+        """A step, which is timed, with a spinner and bars on a terminal, else lines."""
         begin = time.monotonic()
-        with self._shown_progress(words):
+        with contextlib.ExitStack() as shown:
+            if not self.quiet and self.errors.is_terminal:
+                bars = shown.enter_context(bars_on(self.errors))
+                shown.enter_context(on_progress(BarProgress(bars, words)))
+            elif not self.quiet:
+                self.note(words)
+                shown.enter_context(on_progress(LineProgress(self)))
             yield
         self.seconds[words] = self.seconds.get(words, 0.0) + time.monotonic() - begin
 
@@ -119,26 +111,16 @@ class Terminal:
             parts = [f"{w} {s / total:.0%}" for w, s in self.seconds.items() if s >= 0.01 * total]
             self.note(f"{total:.0f} s: {', '.join(parts)}")
 
-    @contextlib.contextmanager
-    def _shown_progress(self, words: str) -> Iterator[None]:
-        """A step: a spinner and the bars of its progress on a terminal, else lines."""
-        if self.quiet:
-            yield
-        elif not self.errors.is_terminal:
-            self.note(words)
-            with on_progress(LineProgress(self)):
-                yield
-        else:
-            columns = (
-                SpinnerColumn(),
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=24),
-                TimeElapsedColumn(),
-                TextColumn("{task.fields[text]}", markup=False),
-            )
-            bars = Progress(*columns, console=self.errors, transient=True)
-            with bars, on_progress(BarProgress(bars, words)):
-                yield
+
+def bars_on(console: Console) -> Progress:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[text]}", markup=False),
+    )
+    return Progress(*columns, console=console, transient=True)
 
 
 class BarProgress:

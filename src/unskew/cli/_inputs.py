@@ -58,36 +58,25 @@ def make_study(table: Table, options: dict[str, Any]) -> Study:
     weight = table.check_name(options.get("weight_column"), "--weight-column")
     id_column = table.check_name(options.get("id"), "--id")
     suspects = table.find(options.get("suspect"), "--suspect")
-    for flag, taken in (
-        ("--weight-column", [weight]),
-        ("--id", [id_column]),
-        ("--drop", table.find(options["drop"], "--drop")),
-    ):
-        for name in suspects:
-            if name in taken:
-                raise FileError(f"{table.name}: column {name!r} is --suspect and {flag} at once")
+    dropped = table.find(options["drop"], "--drop")
+    for flag, taken in (("--weight-column", [weight]), ("--id", [id_column]), ("--drop", dropped)):
+        for name in [name for name in suspects if name in taken]:
+            raise FileError(f"{table.name}: column {name!r} is --suspect and {flag} at once")
     chosen = chosen_columns(table, options).union(suspects) - {weight, id_column}
     names = [name for name in table.names if name in chosen]
     if not names:
         raise FileError(f"{table.name}: no column remains to be analysed")
     if suspects and len(suspects) == len(names):
-        raise FileError(
-            f"{table.name}: all remaining columns are --suspect; there should be others"
-        )
-    return Study(
-        table,
-        table.select(names),
-        names,
-        suspects,
-        None if weight is None else table.weights(weight, "--weight-column"),
-        row_names(table, id_column),
-    )
+        reason = "all remaining columns are --suspect; there should be others"
+        raise FileError(f"{table.name}: {reason}")
+    a = None if weight is None else table.weights(weight, "--weight-column")
+    return Study(table, table.select(names), names, suspects, a, row_names(table, id_column))
 
 
 def chosen_columns(table: Table, options: dict[str, Any]) -> set[str]:
     """Columns that --keep and --drop leave."""
     kept = table.find(options["keep"], "--keep") or table.names
-    return set(kept) - set(table.find(options["drop"], "--drop"))
+    return set(kept).difference(table.find(options["drop"], "--drop"))
 
 
 def named(estimator: Any, study: Study) -> Any:
@@ -107,9 +96,8 @@ def row_names(table: Table, id_column: str | None) -> tuple[str, Any]:
     if id_column in OUTPUT_NAMES:
         raise FileError(f"{flag} has the name of a column of the outputs; rename it")
     if table.is_frame and (values.dtype.is_nested() or str(values.dtype) == "Object"):
-        raise FileError(
-            f"{flag} has dtype {values.dtype}; identifiers should be strings or numbers"
-        )
+        rule = "identifiers should be strings or numbers"
+        raise FileError(f"{flag} has dtype {values.dtype}; {rule}")
     return id_column, values
 
 
@@ -125,13 +113,11 @@ def read_margins(study: Study, given: list[str] | None) -> dict[Any, dict[Any, f
         column = max((n for n in study.names if left.startswith(f"{n}:")), key=len, default=None)
         if column is None:
             name = left.partition(":")[0]
-            raise FileError(
-                f"{where}: {name!r} is not a column that is analysed{nearest(name, study.names)}"
-            )
-        value: Any = left[len(column) + 1 :] or None
+            hint = nearest(name, study.names)
+            raise FileError(f"{where}: {name!r} is not a column that is analysed{hint}")
+        key, value = column, left[len(column) + 1 :] or None
         if not study.table.is_frame:
-            value = _number(value, f"{where}: the value")
-        key = column if study.table.is_frame else study.names.index(column)
+            key, value = study.names.index(column), _number(value, f"{where}: the value")
         shares = margins.setdefault(key, {})
         if value in shares:
             raise FileError(f"{where}: this value already has a share")
@@ -158,10 +144,8 @@ def reference_rows(table: Table, given: list[str] | None) -> np.ndarray | None:
         table.check_name(name, "--reference")
         known = sorted({str(one) for one in table.column(name)})
         if value not in known:
-            raise FileError(
-                f"{table.name}: --reference {text!r}: column {name!r} has no value {value!r}"
-                f"{nearest(value, known)}"
-            )
+            reason = f"column {name!r} has no value {value!r}{nearest(value, known)}"
+            raise FileError(f"{table.name}: --reference {text!r}: {reason}")
         accepted.setdefault(name, set()).add(value)
     masks = [[str(v) in values for v in table.column(n)] for n, values in accepted.items()]
     return np.all(masks, axis=0) if masks else None
@@ -181,12 +165,9 @@ def make_encoder(study: Study, options: dict[str, Any]) -> Any:
     if table.is_frame:
         return encoder
     defaults = TableEncoder().get_params()
-    changed = [n for n in names if options[n] != defaults[n]] + list(kinds.values())
-    for name in changed:
-        raise FileError(
-            f"{table.name}: --{name.replace('_', '-')} does not apply to {table.format}: a matrix "
-            "is not encoded"
-        )
+    for name in [*(n for n in names if options[n] != defaults[n]), *kinds.values()]:
+        reason = f"does not apply to {table.format}: a matrix is not encoded"
+        raise FileError(f"{table.name}: --{name.replace('_', '-')} {reason}")
     return None
 
 
@@ -210,15 +191,14 @@ def for_model(table: Table, estimator: Any, options: dict[str, Any]) -> tuple[An
     known = getattr(estimator, "feature_names_in_", None)
     if known is None:
         if len(names) != estimator.n_features_in_:
+            fitted = f"the model was fitted to a matrix of {estimator.n_features_in_}"
             raise FileError(
-                f"{table.name}: has {len(names)} columns to predict from, but the model was fitted "
-                f"to a matrix of {estimator.n_features_in_}; choose them with --drop or --keep"
+                f"{table.name}: has {len(names)} columns to predict from, but {fitted}; choose "
+                "them with --drop or --keep"
             )
         return table.select_matrix(names), names
     for name in known:
         if name not in chosen:
-            raise FileError(
-                f"{table.name}: has no column {name!r}, which the model was fitted to"
-                f"{nearest(str(name), names)}"
-            )
+            reason = f"which the model was fitted to{nearest(str(name), names)}"
+            raise FileError(f"{table.name}: has no column {name!r}, {reason}")
     return table.select_frame(list(known)), list(known)

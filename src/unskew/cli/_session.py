@@ -16,6 +16,7 @@ from typing import Any
 import rich_click as click
 from rich.padding import Padding
 
+from .. import save
 from .._data.block_table import open_table
 from .._io import (
     Content,
@@ -32,6 +33,8 @@ from .._io import (
     table_format,
 )
 from .._records import ColumnWarning, Finding, by_topic
+from ..report import WRITERS, plain
+from ..report._terminal import count_kinds, facts, several
 from . import _config
 from ._console import Terminal, in_flags
 
@@ -44,29 +47,23 @@ NOT_RECORDED = ("config", "json", "quiet", "debug")
 class Session(Terminal):
     """Passed to the steps of a command.
 
-    options : dict
-        Value of each option by the name of its parameter; None if it is not given.
-    changed : set
-        Options whose value differs from the default.
-    configuration : dict
-        Options that affect the result, by their long flags.
+    options : value of each option by the name of its parameter; None if it is not given
+    changed : options whose value differs from the default
+    configuration : options that affect the result, by their long flags
     """
 
     def __init__(self, context: click.Context):
-        self.options: dict[str, Any] = {
-            name: (list(value) or None) if isinstance(value, tuple) else value
-            for name, value in context.params.items()
-        }
-        super().__init__(
-            context.command.name or "", quiet=self.options["quiet"], as_json=self.options["json"]
-        )
+        given, verb = context.params, context.command.name or ""
+        super().__init__(verb, quiet=given["quiet"], as_json=given["json"])
         declared = click.Context(context.command)  # without the values of --config
-        defaults = {p.name: p.get_default(declared) for p in context.command.params}
+        defaults = {p.name or "": p.get_default(declared) for p in context.command.params}
+        self.options: dict[str, Any] = {
+            name: (list(given[name]) or None) if isinstance(given[name], tuple) else given[name]
+            for name in defaults
+        }
         self.changed = {n for n, v in self.options.items() if v not in (None, defaults[n])}
         self.configuration = {
-            name.replace("_", "-"): self.options[name]
-            for name in defaults
-            if name in self.options and name not in NOT_RECORDED
+            n.replace("_", "-"): v for n, v in self.options.items() if n not in NOT_RECORDED
         }
         self.tables: list[Table] = []
         self.findings: list[Finding] = []
@@ -95,10 +92,8 @@ class Session(Terminal):
             self.warn(note)
         before = self._recorded.get(os.path.basename(table.name), table.sha256)
         if before != table.sha256:
-            self.warn(
-                f"{table.name}: is not the file of the recorded run (SHA-256 "
-                f"{table.sha256[:12]}... instead of {before[:12]}...)"
-            )
+            digests = f"SHA-256 {table.sha256[:12]}... instead of {before[:12]}..."
+            self.warn(f"{table.name}: is not the file of the recorded run ({digests})")
         return table
 
     def read_labels(self, n: int) -> dict[str, list]:
@@ -109,10 +104,8 @@ class Session(Terminal):
             table = read_table(path, missing=tuple(self.options["missing"] or ()))
             self._note_input(table).check_name(column, "--labels")
             if len(table) != n:
-                raise FileError(
-                    f"{table.name}: has {len(table):,} rows but should have {n:,}, those of the "
-                    "data in the same order (--labels)"
-                )
+                due = f"should have {n:,}, those of the data in the same order (--labels)"
+                raise FileError(f"{table.name}: has {len(table):,} rows but {due}")
             title = f"{os.path.basename(path)}:{column}"
             if title in found:
                 raise FileError(f"--labels {title} is given twice")
@@ -121,24 +114,21 @@ class Session(Terminal):
 
     @contextlib.contextmanager
     def step(self, name: str, words: str) -> Iterator[None]:
-        """A step that the terminal shows. Errors of the library about data or options are raised
-        again with the name of the file."""
+        """A step that the terminal shows; its errors name the file."""
         with _named_errors(name), self.progress(words):
             yield
 
     def inspect_columns(self, table: Table, X: Any, encoder: Any) -> Any:
-        """Fit the encoder to a table in memory and show the findings of all columns at once.
+        """Fit the encoder to a table in memory, for the findings of all columns at once.
 
-        Returns the encoder; None for a matrix, and for a table that is read in blocks, where it
-        would cost a pass.
+        Returns the encoder; None for a matrix, and for blocks, where it would cost a pass.
         """
         if encoder is None or not isinstance(table, InputTable):
             return None
         with _named_errors(table.name):
             encoder.fit(X)
-        self.findings = [
-            f for f in (*table.findings, *encoder.findings_) if f.column in encoder.kinds_
-        ]
+        found = (*table.findings, *encoder.findings_)
+        self.findings = [finding for finding in found if finding.column in encoder.kinds_]
         warnings.simplefilter("ignore", ColumnWarning)  # the block has what it says
         return encoder
 
@@ -148,17 +138,14 @@ class Session(Terminal):
             return
         encoder = self.inspect_columns(table, X, encoder)
         if encoder is not None and not self.quiet:
-            from ..report._terminal import count_kinds, facts
-
             self.note(f"columns of {table.name}: {count_kinds(encoder.kinds_)}")
             block = facts(*by_topic(self.findings, flags=True).items())
-            self.print_to(self.errors, Padding(block, (0, 0, 0, 2)))
+            self.show(Padding(block, (0, 0, 0, 2)), with_messages=True)
 
     def with_subsample(self, found: Any) -> Any:
         """Diagnostics, with a note if they are those of a subsample."""
-        if not self.subsample:
-            return found
-        return dataclasses.replace(found, notes=(self.subsample, *found.notes))
+        notes = (self.subsample, *found.notes) if self.subsample else found.notes
+        return dataclasses.replace(found, notes=notes)
 
     # -------------------------------------------------------------------------------- outputs
     @contextlib.contextmanager
@@ -188,34 +175,26 @@ class Session(Terminal):
         if name in ("labels", "weights", "out"):
             table_format(path)
             self.output_is_taken |= path == "-"
-        if name == "report":
-            from ..report import WRITERS
-
-            if Path(path).suffix.lower() not in WRITERS:
-                raise FileError(f"{path}: --report should end in .html, .htm, .md or .json")
+        if name == "report" and Path(path).suffix.lower() not in WRITERS:
+            raise FileError(f"{path}: --report should end in .html, .htm, .md or .json")
         self._outputs.claim(path, f"--{name}")
 
     def _record_path(self, outputs: dict[str, str]) -> Path | None:
         """Path of the record of the run: in the folder of its first output file, None without one,
         or if the run repeats a recorded one."""
-        files = [
-            path
-            for name, path in outputs.items()
-            if name != "checkpoint" and path != "-" and not is_special(Path(path))
-        ]
-        if not files:
+        kept = [path for name, path in outputs.items() if name != "checkpoint" and path != "-"]
+        first = next((path for path in kept if not is_special(Path(path))), None)
+        if first is None:
             return None
-        place = Path(files[0]).parent / f"{stem_of(files[0])}.run.toml"
+        place = Path(first).parent / f"{stem_of(first)}.run.toml"
         config = self.options["config"]
         if config is None or not same_file(place, config):
             return place
         before = read_toml(config)
         before.pop(_config.RECORD, None)
         if before != tomllib.loads(_config.options_as_toml(self.configuration, place.parent)):
-            raise FileError(
-                f"{place}: the record of this run would overwrite its --config, which has "
-                "other options; rename the output or the --config file"
-            )
+            reason = "the record of this run would overwrite its --config, which has other options"
+            raise FileError(f"{place}: {reason}; rename the output or the --config file")
         return None
 
     def write(self, name: str, content: Content) -> None:
@@ -233,39 +212,31 @@ class Session(Terminal):
 
     def write_model(self, estimator: Any) -> None:
         if self.options["model"] is not None:
-            from .. import save
-
             self.write("model", lambda path: save(estimator, path))
 
     def write_report(self, found: Any) -> None:
         path = self.options["report"]
         if path is not None:
-            from ..report import WRITERS
-
             with self.progress("writing the report"):
                 content = WRITERS[Path(path).suffix.lower()](found)
             self.write("report", content)
 
-    def show_result(self, shown: list[Any], **content: Any) -> None:
+    def show_result(self, *shown: Any, **content: Any) -> None:
         """Print the summary and the names of the outputs; with --json a document of the content."""
-        from ..report import plain
-        from ..report._terminal import facts, several
-
         self.note_times()
-        self.show(
-            *shown, facts(("rows", self.subsample), ("written", several(self.written.values(), 9)))
-        )
-        document = {
-            "verb": self.verb,
-            "versions": _config.versions(),
-            "inputs": _config.inputs_record(self.tables),
-            "configuration": self.configuration,
-            "findings": [finding._asdict() for finding in self.findings],
-            **content,
-            "outputs": self.written,
-            "warnings": self.warnings,
-        }
+        written = several(self.written.values(), 9)
+        self.show(*shown, facts(("rows", self.subsample), ("written", written)))
         if self.as_json:
+            document = {
+                "verb": self.verb,
+                "versions": _config.versions(),
+                "inputs": _config.inputs_record(self.tables),
+                "configuration": self.configuration,
+                "findings": [finding._asdict() for finding in self.findings],
+                **content,
+                "outputs": self.written,
+                "warnings": self.warnings,
+            }
             sys.stdout.write(json.dumps(plain(document), indent=2, default=str) + "\n")
             sys.stdout.flush()
 
