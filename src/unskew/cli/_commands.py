@@ -188,8 +188,8 @@ def _fit(run: Session, choose_class: Any) -> int:
         kind, table = choose_class(run, study), study.table
         options, choice = _choose_clusters(run, study, kind)
         estimator = inputs.make_estimator(kind, study, options)
-        in_blocks = isinstance(table, BlockTable) and not run.subsample
-        if in_blocks and table.is_decoded_often(len(study.names)):
+        rereads = isinstance(table, BlockTable) and table.is_decoded_often(len(study.names))
+        if rereads and not run.subsample:
             run.note(f"{table.name} is decoded anew in each pass; --cache FOLDER does it once")
         with run.step(table.name, "fitting"):
             estimator.fit(study.X, sample_weight=study.sample_weight)

@@ -115,7 +115,8 @@ def read_margins(study: Study, given: list[str] | None) -> dict[Any, dict[Any, f
             name = left.partition(":")[0]
             hint = nearest(name, study.names)
             raise FileError(f"{where}: {name!r} is not a column that is analysed{hint}")
-        key, value = column, left[len(column) + 1 :] or None
+        key: Any = column
+        value: Any = left[len(column) + 1 :] or None
         if not study.table.is_frame:
             key, value = study.names.index(column), _number(value, f"{where}: the value")
         shares = margins.setdefault(key, {})
