@@ -559,13 +559,12 @@ class SelectionMixture(
         self.population_shares_ = weight @ model.shares / weight.sum()
         if self.population_shares is not None:
             self.population_shares_ = check_shares("population_shares", self.population_shares, K)
-        units = float(rows.known_weight @ np.log(self._sd())) if rows.n_gauss else 0.0
-        self.candidates_ = [{**each, "bic": each["bic"] + 2.0 * units} for each in candidates]
-        self.marginal_log_likelihood_ = fit.marginal - units
+        self.candidates_ = [{**each, "bic": each["bic"] + problem.units} for each in candidates]
+        self.marginal_log_likelihood_ = fit.marginal - 0.5 * problem.units
         self.n_parameters_ = model.n_parameters
         self._n = problem.n
         self.bic_ = bic(self.marginal_log_likelihood_, model, problem.n)
-        self.one_group_bic_ = one + 2.0 * units
+        self.one_group_bic_ = one + problem.units
         self._effects_term = sum(block.penalty(stats)[0] for block in model.blocks)
         shares = self._store_columns(model, stats, problem.sub, problem.factor)
         self._store_rows(problem, model, parts)

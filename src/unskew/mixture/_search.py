@@ -108,6 +108,8 @@ class Problem:
         self.factor = self.n / max(self.sub.weight, 1e-300)
         g = part.numbers.shape[1]
         scale = np.array([c.sd for c in reading.columns if c.kind == "number"])
+        # From BIC of standardised columns to BIC in the units of the columns.
+        self.units = 2.0 * float(self.rows.known_weight @ np.log(scale)) if g else 0.0
         X = self.sub.X[:, : self.sub.first_mask]
         self.views = [X]
         if g and scale.size and scale.max() > 1.5 * scale.min():
@@ -240,7 +242,8 @@ def screen(problem: Problem, K: int, settings: Settings) -> list[Screened]:
         if form.effects in base:
             best[form] = rematch(problem, best[form], settings)
             kept += [best[form], *found]
-        emit("candidate", len(best), len(forms), status=form.in_words, bic=best[form].score)
+        score = best[form].score + problem.units
+        emit("candidate", len(best), len(forms), status=form.in_words, bic=score)
     for form in forms:  # solutions of one form can be better initializations of another
         others = [other for other in best.values() if other.choice != form]
         for other in sorted(others, key=lambda one: one.rank)[:1]:
