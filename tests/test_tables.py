@@ -213,7 +213,8 @@ def test_columns_shows_what_was_made_of_each_column(rng, form):
         "patient_id": "left out: 200 different integers in 200 rows: an identifier",
         "shuffled": "left out: row numbers 1 to 200",
         "party": "few integers: 0, 1, 2, ..., 8",
-        "state code": "few integers: 7, 66, 67, ..., 70; near-duplicate: repeats 'state'",
+        "state code": "few integers: 7, 66, 67, ..., 70; one to one: its values correspond to "
+        "those of 'state'",
         "inches": "near-duplicate: repeats 'cm'",
         "same": "constant: every value is 1",
     }
@@ -234,6 +235,51 @@ def test_columns_whose_values_all_differ_do_not_repeat_each_other(rng):
     table = pd.DataFrame({"a": rng.permutation(900)[:30], "b": rng.normal(size=30)})
     table["c"] = [f"{chr(65 + i // 6)}{chr(65 + i % 6)}" for i in range(30)]
     assert TableEncoder().fit(table).findings_ == []
+
+
+def test_columns_whose_values_correspond_are_no_repetition(rng):
+    """Numbers that are in no linear relation, and other words, differ in the distance."""
+    code = rng.integers(0, 4, 200)
+    table = pd.DataFrame(
+        {
+            "store": code,
+            "number": np.array([7, 1, 5, 2])[code],
+            "twice": 2 * code + 1,
+            "word": np.array(list("wxyz"))[code],
+            "copy": np.array(list("wxyz"))[code],
+            "long": np.array(["west", "xi", "york", "zen"])[code],
+        }
+    )
+    assert abs(np.corrcoef(table["store"], table["number"])[0, 1]) < 0.9
+    found = {f.column: (f.topic, f.text) for f in TableEncoder().fit(table).findings_
+             if f.topic != "few integers"}  # fmt: skip
+    assert found == {
+        "number": ("one to one", "its values correspond to those of 'store'"),
+        "twice": ("near-duplicate", "repeats 'store'"),
+        "word": ("one to one", "its values correspond to those of 'store'"),
+        "copy": ("one to one", "its values correspond to those of 'store'"),
+        "long": ("one to one", "its values correspond to those of 'store'"),
+    }
+    words = TableEncoder().fit(table[["word", "copy", "long"]]).findings_
+    assert [(f.column, f.text) for f in words] == [
+        ("copy", "repeats 'word'"), ("long", "its values correspond to those of 'word'"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("alone", "twice", "left_out"), [
+    (120, 40, True),  # most rows have a value of their own: names of cars
+    (90, 55, False),  # fewer than half of the rows
+    (30, 10, False),  # few values: pooling would hide none
+])  # fmt: skip
+def test_text_whose_values_mostly_occur_once_is_left_out(alone, twice, left_out):
+    words = [f"car {chr(97 + i % 26)}{i}" for i in range(alone + twice)]
+    column = words[:alone] + 2 * words[alone:]
+    encoder = TableEncoder().fit(pd.DataFrame({"name": column, "x": np.arange(len(column)) / 7}))
+    assert ("name" in encoder.identifiers_) == left_out
+    kept = TableEncoder(kinds={"name": "category"}).fit(
+        pd.DataFrame({"name": column, "x": np.arange(len(column)) / 7})
+    )
+    assert kept.kinds_["name"] == "category"
 
 
 def test_text_named_as_an_identifier_is_left_out_though_values_occur_twice():

@@ -76,6 +76,7 @@ ADVICE = {
     "few integers": ("read as numbers; codes: kinds={name: 'category'}",
                      "read as numbers; codes: --category NAME"),
     "near-duplicate": ("counts twice in the distance", "counts twice in the distance: --drop NAME"),
+    "one to one": ("the same information twice", "the same information twice: --drop NAME"),
     "weights": ("pass survey weights as sample_weight=", "pass survey weights with -w NAME"),
 }  # fmt: skip
 

@@ -13,7 +13,9 @@ MAX_DISTINCT = 50
 # A text column with more distinct values than this, nearly all of which occur once, is an
 # identifier or free text if most of its values have digits or LONG_TEXT characters, or if it has
 # more than MAX_DISTINCT values.
-MAX_UNIQUE, NEARLY_ALL, LONG_TEXT = 10, 0.9, 20
+# With more than MAX_DISTINCT values it is one, too, if more than half of the rows have a value that
+# occurs once (names of cars, cities of airports): most rows would be in the pool of rare values.
+MAX_UNIQUE, NEARLY_ALL, LONG_TEXT, ALONE = 10, 0.9, 20, 0.5
 # Text that starts like a date, year first or last.
 DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
 # Fewer rows say nothing about identifiers among numbers and about near-duplicates.
@@ -44,15 +46,18 @@ MAX_CODES = 12
 SAME, SAMPLE, MAX_COMPARED = 0.9999, 1000, 2000
 
 
-def text_identifier(name: str, words: tuple, used: np.ndarray, n: int) -> str:
-    """Why a text column is an identifier or free text; "" if it is not.
+def text_identifier(name: str, words: tuple, count: np.ndarray) -> str:
+    """Why a text column is an identifier or free text; "" if it is not. count: rows of each word.
 
-    Nearly all values occur once, or many do and the column has the name of an identifier.
+    Nearly all values occur once, or many do and the column has many values or the name of an
+    identifier.
     """
+    used, n = np.flatnonzero(count), int(count.sum())
     many = f"{used.size:,} different values in {n:,} rows"
     if ID_NAME.search(_words(name)) and used.size > max(MAX_DISTINCT, n / 3):
         return f"{many}: an identifier"
-    if used.size <= MAX_UNIQUE or used.size < NEARLY_ALL * n:
+    alone = used.size > MAX_DISTINCT and np.count_nonzero(count == 1) > ALONE * n
+    if used.size <= MAX_UNIQUE or (used.size < NEARLY_ALL * n and not alone):
         return ""
     shown = [str(words[c]) for c in used[:1000]]
     if all(DATE.match(word) for word in shown):
@@ -127,6 +132,7 @@ class Signature:
             np.where(known, sample, np.inf), return_index=True, return_inverse=True
         )
         self.key: bytes | None = None
+        self.words: list[str] | None = None
         self.scores: np.ndarray | None = None
         if own.size < MIN_ROWS or different.size < 2:
             return
@@ -137,27 +143,42 @@ class Signature:
             if not known.all():
                 order[-1] = -1
             self.key = order[codes].tobytes()
-        elif values.codes is None:
+            if values.codes is not None:
+                seen = different[np.argsort(first)]
+                self.words = [str(values.words[int(c)]) for c in seen if np.isfinite(c)]
+        if values.codes is None:
             centred = np.where(known, sample - sample[known].mean(), 0.0)
             length = np.linalg.norm(centred)
             self.scores = centred / length if length > 0 else None
 
 
-def near_duplicates(signatures: list[Signature | None]) -> dict[int, int]:
-    """Position of a column -> position of an earlier column that it repeats."""
-    found: dict[int, int] = {}
-    first: dict[bytes, int] = {}
-    for at, each in enumerate(signatures):
-        if each is not None and each.key is not None:
-            if each.key in first:
-                found[at] = first[each.key]
-            first.setdefault(each.key, at)
-    scored = [
-        at for at, each in enumerate(signatures) if each is not None and each.scores is not None
-    ]
+def near_duplicates(signatures: dict[str, Signature]) -> dict[str, list[tuple[str, str]]]:
+    """Name of a column -> (topic, text) about an earlier column of which it has the information.
+
+    A column repeats another one if their words are the same or their correlation is nearly 1. If
+    only the rows with equal values are the same, the values correspond one to one, as names of
+    states and their codes.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    first: dict[bytes, str] = {}
+    for name, each in signatures.items():
+        other = first.setdefault(each.key, name) if each.key is not None else name
+        if other == name:
+            continue
+        earlier = signatures[other]
+        if each.scores is not None and earlier.scores is not None:
+            same = abs(each.scores @ earlier.scores) > SAME
+        else:
+            same = each.words is not None and each.words == earlier.words
+        if same:
+            found[name] = [("near-duplicate", f"repeats {other!r}")]
+        else:
+            found[name] = [("one to one", f"its values correspond to those of {other!r}")]
+    scored = {n: s.scores for n, s in signatures.items() if s.key is None and s.scores is not None}
     if 1 < len(scored) <= MAX_COMPARED:
-        Z = np.array([signatures[at].scores for at in scored])  # type: ignore[union-attr]
+        names, Z = list(scored), np.array(list(scored.values()))
         close = np.tril(np.abs(Z @ Z.T) > SAME, -1)
         for later in np.flatnonzero(close.any(axis=1)):
-            found[scored[later]] = scored[int(np.argmax(close[later]))]
+            text = f"repeats {names[np.argmax(close[later])]!r}"
+            found[names[later]] = [("near-duplicate", text)]
     return found

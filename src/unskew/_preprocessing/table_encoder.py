@@ -194,8 +194,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Source name -> "category" (numbers that are codes) or "number" (levels or booleans to be
         treated as a number), where the type of the column is misleading. Other columns are left
         out if they look like identifiers: text whose values nearly all occur once and have digits,
-        are long, or are more than 50; different integers that are consecutive (row numbers) or
-        have the name of an identifier (patient_id).
+        are long, or are more than 50; text of more than 50 values where those that occur once have
+        more than half of the rows; different integers that are consecutive (row numbers) or have
+        the name of an identifier (patient_id).
     dtype : {"float32", "float64"}, default="float32"
         Of the matrix, and so of the arithmetic of a fit (sums over rows are in float64).
 
@@ -316,13 +317,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ) -> None:
         kinds = self.kinds or {}
         recipes: list[Recipe] = []
-        signatures: list[Signature | None] = []
+        signatures: dict[str, Signature] = {}
         for name, values in zip(names, columns):
             recipes.append(self._recipe(name, values, a, kinds.get(name)))
-            signatures.append(None if recipes[-1].kind == "constant" else Signature(values))
-        for later, earlier in near_duplicates(signatures).items():
-            note = ("near-duplicate", f"repeats {names[earlier]!r}")
-            recipes[later] = replace(recipes[later], notes=(*recipes[later].notes, note))
+            if recipes[-1].kind != "constant":
+                signatures[name] = Signature(values)
+        notes = near_duplicates(signatures)
+        recipes = [replace(r, notes=(*r.notes, *notes.get(r.name, ()))) for r in recipes]
         self._refuse_if_strict(recipes, int((a > 0).sum()))
         self.recipes_ = recipes
         self.feature_names_in_ = np.array(names, dtype=object)
@@ -447,13 +448,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         known = (codes >= 0) & (a > 0)
         weight = np.bincount(codes[known], weights=a[known], minlength=len(values.words))
         used = np.flatnonzero(weight > 0)
+        count = np.bincount(codes[known], minlength=len(values.words))
         n_missing = int(((codes < 0) & (a > 0)).sum())
         values_shown = _list_words(values.words, used, weight)
-        why = (
-            ""
-            if asked or values.kind != "text"
-            else text_identifier(name, values.words, used, int(known.sum()))
-        )
+        why = "" if asked or values.kind != "text" else text_identifier(name, values.words, count)
         if why:
             return Recipe(name, "constant", why=why, identifier=True, n_missing=n_missing,
                           values=values_shown)  # fmt: skip
