@@ -192,10 +192,11 @@ def test_effects_of_suspects_are_drawn_with_their_sign(small):
         plots.suspect_effects(small)
 
 
-def test_colours_are_distinguishable_without_red_and_green():
+@pytest.mark.parametrize("palette", [_style.PALETTE, _style.SUSPECT_PALETTE])
+def test_colours_are_distinguishable_without_red_and_green(palette):
     """Distances as a deuteranope sees them (Machado et al. 2009), all pairs of the palette."""
     eyes = np.array([[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]])
-    seen = np.array([eyes @ np.array(to_rgb(c)) for c in _style.PALETTE])
+    seen = np.array([eyes @ np.array(to_rgb(c)) for c in palette])
     gaps = np.linalg.norm(seen[:, None] - seen[None], axis=2)
     assert gaps[np.triu_indices(len(seen), 1)].min() > 0.12
 
@@ -203,6 +204,13 @@ def test_colours_are_distinguishable_without_red_and_green():
 def test_many_clusters_differ_by_colour_or_marker():
     looks = {(_style.cluster_colour(k), _style.cluster_marker(k)) for k in range(49)}
     assert len(looks) == 49
+
+
+def test_values_of_suspects_look_different_from_each_other_and_from_clusters():
+    looks = {(_style.suspect_colour(k), _style.suspect_marker(k)) for k in range(42)}
+    assert len(looks) == 42
+    assert not set(_style.SUSPECT_PALETTE) & set(_style.PALETTE)
+    assert _style.cluster_marker(0) not in _style.SUSPECT_MARKERS
 
 
 def test_names_are_text_whatever_is_in_them():
@@ -232,7 +240,8 @@ def test_pictures_of_a_correction():
         plain = SelectionMixture(suspects=[4], effects="none", **given).fit(X)
     axes = plots.correction(fitted, X)
     assert [ax.get_title(loc="left")[:6] for ax in axes] == ["before", "before", "after,", "after,"]
-    points = [ax.collections[0].get_offsets() for ax in axes]
+    points = [np.vstack([c.get_offsets() for c in ax.collections]) for ax in axes]
+    points = [each[np.lexsort(each.T)] for each in points]
     np.testing.assert_array_equal(points[0], points[1])
     assert not np.allclose(points[0], points[2])
     effects = [e for one in fitted.suspect_effects_ for e in one["effects"] if e != 0]

@@ -8,9 +8,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from unskew import DCKM, DecorrelationWeights
+from unskew import DCKM, DecorrelationWeights, SelectionMixture
 from unskew.diagnostics import audit, compare, diagnose
 from unskew.report import page_of, to_html, to_json, to_markdown, write_report
+from unskew.simulate import make_sites
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
@@ -199,6 +200,44 @@ def test_the_call_can_be_typed_again(kinds):
 
 def test_dates_are_shown_as_dates(pages):
     assert re.search(r'data-v="18\d\d\d\.[^"]*">2021-\d\d-\d\d<', pages["fit"])
+
+
+@pytest.fixture(scope="module")
+def apart():
+    """A mixture in which the rows of one site are the rows of one group."""
+    data = make_sites(300, n_clusters=2, n_sites=2, n_features=3, separation=6.0, random_state=0)
+    group = data.y
+    site = np.where(group == 0, "a", np.where(np.arange(300) % 2, "b", "c"))
+    table = pd.DataFrame(data.X[:, data.core], columns=list("xyz")).assign(site=site)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = SelectionMixture(2, suspects="site", random_state=0).fit(table)
+        return diagnose(model, table)
+
+
+def test_the_front_names_suspects_form_and_overlap(apart):
+    assert apart.form.startswith("covariance ")
+    assert "selected by BIC from" in apart.form
+    page = page_of(apart)
+    assert f"The model: {apart.form}." in page.done
+    assert "Suspects: site (nuisance columns through which the bias came in)." in page.done
+    unclear = [each.sentence for each in apart.overlap if each.sentence]
+    assert unclear
+    for render in (to_html, to_markdown):
+        text = re.sub(r"&#3[49];|\\", "", render(apart)).replace("'", "")
+        assert unclear[0].replace("'", "") in text
+
+
+@pytest.mark.parametrize("name", ["fit", "apart"])
+def test_tiles_about_k_means_have_the_baseline_of_the_rows_that_moved(name, kinds, apart):
+    d = apart if name == "apart" else kinds["fit"]
+    tiles = {tile.label: tile for tile in page_of(d).tiles}
+    assert "Explained variance" not in tiles
+    base = next(each for each in d.baselines if each.name == d.flow.baseline)
+    before = max(one.value for one in base.associations)
+    assert tiles["Association with suspects"].value.startswith(f"{before:.2f} →")
+    for label in ("Association with suspects", "Rows that moved"):
+        assert "k-means without the suspects" in tiles[label].note
 
 
 def test_the_same_numbers_make_the_same_page(kinds, pages):

@@ -21,6 +21,7 @@ from .._data.sampling import (
     sample_rows,
     subset_model,
 )
+from .._mixture.em import Choice
 from .._progress import emit, nested_progress
 from .._validation import check_weights
 from ..baselines import PlainKMeans, RegressOutKMeans
@@ -266,6 +267,7 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
             parameters=model.get_params(deep=False),
             n_rows=inspection.fit_vectors.w.size,
         ),
+        form=_form(model),
     )
 
 
@@ -474,6 +476,15 @@ def _votes_of(model: Any) -> tuple[int, int, float] | None:
     if not hasattr(model, "runs_") or len(model.runs_) < 2:
         return None
     return len(model.runs_), sum(run["votes"] for run in model.runs_), float(model.stability_)
+
+
+def _form(model: Any) -> str:
+    """Covariance, effects and shares of a mixture, and from how many forms they were selected."""
+    if not isinstance(model, SelectionMixture):
+        return ""
+    tried = [c for c in model.candidates_ if c["n_components"] == model.n_components_]
+    selected = f", selected by BIC from {len(tried)} forms" if len(tried) > 1 else ""
+    return f"{Choice(**model.choice_).in_words}{selected}"
 
 
 def _effects(model: Any) -> tuple[SuspectEffect, ...]:

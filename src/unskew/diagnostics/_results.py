@@ -337,7 +337,7 @@ class Diagnostics(HasTables):
 
     For DecorrelationWeights, which have no clusters, ``clusters``, ``baselines`` and
     ``associations`` are empty and ``flow``, ``projection``, ``explained_variance`` and
-    ``separation`` are None.
+    ``separation`` are None. ``form`` is the form of a mixture, in words, else "".
     """
 
     verdict: Verdict
@@ -362,6 +362,7 @@ class Diagnostics(HasTables):
     mixing: tuple[Mixing, ...]
     notes: tuple[str, ...]
     settings: Settings
+    form: str = ""
 
     def _answer(self) -> tuple[Verdict, str, list[dict[str, Any]]]:
         e = self.evidence

@@ -28,6 +28,8 @@ from ._style import (
     quiet,
     shorten,
     styled,
+    suspect_colour,
+    suspect_marker,
 )
 
 
@@ -36,8 +38,9 @@ def before_after(
     found: Any, axes: Sequence[Axes] | None = None, *, most: int = 300
 ) -> tuple[Axes, ...]:
     """Rows before the correction, coloured by the first suspect, and after it, coloured by suspect
-    and by cluster, on the same two components. Without effects before and after differ in the
-    weights only, which are the sizes of the points after it.
+    and by cluster, on the same two components. Values of the suspect and clusters have different
+    colours and markers. Without effects before and after differ in the weights only, which are the
+    sizes of the points after it.
 
     ``found``: Diagnostics of a fit with suspects; ``most``: number of rows that are drawn.
 
@@ -67,18 +70,23 @@ def before_after(
         ("after", after, clusters, size, "cluster"),
     )
     for ax, (when, points, codes, s, by) in zip(axes, panels):
+        of_suspect = codes is values
+        colour, marker = (
+            (suspect_colour, suspect_marker) if of_suspect else (cluster_colour, cluster_marker)
+        )
         for code in np.unique(codes):
             own = codes == code
-            name = p.values[code] if by == p.suspect else str(code)
-            ax.scatter(points[own, 0], points[own, 1], s=s[own], color=cluster_colour(code),
-                       marker=cluster_marker(code), alpha=0.55, linewidth=0,
+            name = p.values[code] if of_suspect else str(code)
+            ax.scatter(points[own, 0], points[own, 1], s=s[own], color=colour(code),
+                       marker=marker(code), alpha=0.6, linewidth=0,
                        label=shorten(name, 14))  # fmt: skip
         ax.set_title(f"{when}, by {shorten(by, 18)}", loc="left")
         ax.set_xticks([])
         ax.set_yticks([])
         if len(np.unique(codes)) <= 8:
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=4, markerscale=1.2,
-                      handletextpad=0.1, columnspacing=0.8)  # fmt: skip
+            columns = 2 if of_suspect and max(map(len, map(str, p.values))) > 4 else 4
+            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=columns,
+                      markerscale=1.2, handletextpad=0.1, columnspacing=0.8)  # fmt: skip
     return tuple(axes)
 
 
@@ -229,15 +237,19 @@ def correction(
         axes = list(figure.subplots(2, 2, sharex=True, sharey=True).ravel())
     if len(axes) != 4:
         raise ValueError(f"axes has {len(axes)} entries; there should be 4")
-    by = ((model._combinations.suspects[0].name, level), ("group", groups))
-    for ax, (when, points), (title, colours) in zip(
+    by = (
+        (model._combinations.suspects[0].name, level, suspect_colour, suspect_marker),
+        ("group", groups, cluster_colour, cluster_marker),
+    )
+    for ax, (when, points), (title, codes, colour, marker) in zip(
         axes,
         [(w, p) for w, p in (("before", before), ("after", after)) for _ in by],
         [*by, *by],
     ):
-        xy = points[chosen] @ directions[:2].T
-        shades = [cluster_colour(k) for k in colours[chosen]]
-        ax.scatter(xy[:, 0], xy[:, 1], s=8, c=shades, alpha=0.6, linewidth=0)
+        xy, own = points[chosen] @ directions[:2].T, codes[chosen]
+        for code in np.unique(own):
+            x, y = xy[own == code].T
+            ax.scatter(x, y, s=8, color=colour(code), marker=marker(code), alpha=0.6, linewidth=0)
         ax.set_title(f"{when}, coloured by {shorten(str(title), 20)}", loc="left")
         ax.set_xticks([])
         ax.set_yticks([])

@@ -15,6 +15,11 @@ BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"
 SKY, PURPLE, BLACK = "#56b4e9", "#cc79a7", "#4d4d4d"  # slightly lighter than Okabe and Ito's black
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY, BLACK)
 MARKERS = "osD^vPX"
+# Of values of suspects: no colour and, of up to 42 values, no look of a cluster among the first 7.
+INDIGO, OLIVE, MAROON = "#332288", "#999933", "#8a3b12"
+MINT, SAND, PLUM = "#5cc4ae", "#d9c34a", "#aa3377"
+SUSPECT_PALETTE = (INDIGO, SAND, MAROON, MINT, PLUM, OLIVE)
+SUSPECT_MARKERS = "^sDvPX*"
 THRESHOLD = 0.1
 WIDTH = 4.9  # inches
 FONT = 9.5
@@ -51,6 +56,15 @@ def cluster_colour(k: int) -> str:
 def cluster_marker(k: int) -> str:
     """Marker that changes when the colours repeat, so that up to 49 clusters differ."""
     return MARKERS[(k // len(PALETTE)) % len(MARKERS)]
+
+
+def suspect_colour(code: int) -> str:
+    return SUSPECT_PALETTE[code % len(SUSPECT_PALETTE)]
+
+
+def suspect_marker(code: int) -> str:
+    """Marker of a value of a suspect: colour and marker together differ for up to 42 values."""
+    return SUSPECT_MARKERS[code % len(SUSPECT_MARKERS)]
 
 
 def shorten(name: str, most: int = 26) -> str:

@@ -14,6 +14,7 @@ from ._page import (
     numbers,
     overlap_picture,
     plural,
+    suspects_in_words,
     texts,
 )
 
@@ -39,6 +40,7 @@ def page_of_audit(a: Audit) -> Page:
         ),
         settings=a.settings,
         notes=a.notes,
+        done=f"Suspects: {suspects_in_words(a.settings.suspects)}.",
     )
 
 

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from ..diagnostics import Comparison
 from ._fit_page import TONES, WORDS, association_rows
-from ._page import Column, Page, Picture, ReportTable, Section, Tile, drawn, form, numbers, plural
+from ._page import (
+    Column,
+    Page,
+    Picture,
+    ReportTable,
+    Section,
+    Tile,
+    drawn,
+    form,
+    numbers,
+    plural,
+    suspects_in_words,
+)
 
 
 def page_of_comparison(c: Comparison) -> Page:
@@ -20,6 +32,7 @@ def page_of_comparison(c: Comparison) -> Page:
         sections=(_methods(c), *(_suspects(c) if c.suspects else ())),
         settings=c.settings,
         notes=(*c.notes, *(f"Skipped: {title} ({why})." for title, why in c.skipped)),
+        done=f"Suspects: {suspects_in_words(c.suspects)}.",
     )
 
 

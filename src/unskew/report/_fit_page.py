@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..diagnostics import Diagnostics, FeatureProfile
+from ..diagnostics._diagnose import DROPPED
 from ..diagnostics._verdict import BALANCED, describe_names
 from ._page import (
     Column,
@@ -20,6 +21,7 @@ from ._page import (
     numbers,
     overlap_picture,
     plural,
+    suspects_in_words,
     texts,
 )
 
@@ -66,7 +68,13 @@ def page_of_fit(d: Diagnostics) -> Page:
 
 
 def _done(d: Diagnostics) -> str:
-    """What the model did, in one sentence."""
+    """What the model did, in one sentence, its form and the suspects."""
+    form = f"The model: {d.form}." if d.form else ""
+    suspects = f"Suspects: {suspects_in_words(d.evidence.suspects)}."
+    return " ".join(part for part in (_what_was_fitted(d), form, suspects) if part)
+
+
+def _what_was_fitted(d: Diagnostics) -> str:
     suspects, model, K = d.evidence.suspects, d.settings.model, len(d.clusters)
     what = describe_names(suspects) if suspects else ""
     removed = f"the effects of {what} on the other columns were removed"
@@ -90,6 +98,13 @@ def _done(d: Diagnostics) -> str:
     )
 
 
+def _baseline_of_flow(d: Diagnostics) -> str:
+    """The k-means with which rows that moved and the association with suspects are compared."""
+    if d.flow is None or not d.evidence.suspects:
+        return "k-means"
+    return f"k-means {'without' if d.flow.baseline == DROPPED else 'with'} the suspects"
+
+
 def _fit_tiles(d: Diagnostics) -> tuple[Tile, ...]:
     e = d.evidence
     tiles = [
@@ -105,9 +120,13 @@ def _fit_tiles(d: Diagnostics) -> tuple[Tile, ...]:
             f"{e.kish_size:,.0f} of {e.n_rows:,} rows",
         ),
     ]
+    # Both tiles about k-means have the same baseline, that of the picture of moved rows.
+    base = next((each for each in d.baselines if d.flow and each.name == d.flow.baseline), None)
     if e.follows is not None:
-        before = "" if e.kmeans_follows is None else f"{e.kmeans_follows:.2f} → "
-        against = "" if e.kmeans_follows is None else "k-means → unskew; "
+        before = against = ""
+        if base is not None:
+            before = f"{max(one.value for one in base.associations):.2f} → "
+            against = f"{_baseline_of_flow(d)} → unskew; "
         tiles.append(
             Tile(
                 "Association with suspects",
@@ -115,13 +134,10 @@ def _fit_tiles(d: Diagnostics) -> tuple[Tile, ...]:
                 f"{against}0 = none, 1 = complete",
             )
         )
-    if e.kept_variance is not None:
-        tiles.append(
-            Tile("Explained variance", f"{e.kept_variance:.0%}", "relative to that of k-means")
-        )
     if d.flow is not None:
         moved = form(d.flow.moved, "percent")
-        tiles.append(Tile("Rows that moved", moved, "in another cluster than with k-means"))
+        where = f"in another cluster than with {_baseline_of_flow(d)}"
+        tiles.append(Tile("Rows that moved", moved, where))
     if not d.clusters:
         tiles.append(Tile("Largest weight", f"{d.weights.maximum:.1f}", "the mean is 1"))
     return tuple(tiles)
@@ -232,13 +248,14 @@ def _clusters_section(d: Diagnostics) -> Section | None:
         )
     if d.flow is not None:
         moved = form(d.flow.moved, "percent")
+        where = f"{moved} of the rows are in another cluster than with {_baseline_of_flow(d)}"
         pictures.append(
             Picture(
                 "flow",
                 "From k-means to unskew",
-                f"{moved} of the rows changed cluster; agreement (ARI) {d.flow.agreement:.2f}. "
-                "Saturated bands are rows that moved.",
-                f"Flow diagram: {moved} of the rows are in another cluster than with k-means.",
+                f"{where}; agreement (ARI) {d.flow.agreement:.2f}. Saturated bands are rows that "
+                "moved.",
+                f"Flow diagram: {where}.",
                 drawn("sample_flow", d),
             )
         )
@@ -260,12 +277,14 @@ def _clusters_section(d: Diagnostics) -> Section | None:
             )
         )
     left = len(d.clusters) - len(largest)
+    unclear = "".join(f" {each.sentence}" for each in d.overlap if each.sentence)
     more = f" The {MAX_CARDS} largest clusters are shown; the table has all." if left else ""
     return Section(
         "clusters",
         "The clusters",
         "The rows before and after, then the columns in which each cluster differs most from the "
-        "other rows, in standard deviations, weighted (bars) and unweighted (ticks)." + more,
+        f"other rows, in standard deviations, weighted (bars) and unweighted (ticks).{more}"
+        f"{unclear}",
         tuple(pictures),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
@@ -11,6 +11,7 @@ from .._validation import abbreviate
 from ..diagnostics import Settings
 
 MISSING = "\N{EN DASH}"
+GLOSS = "nuisance columns through which the bias came in"  # of suspects, at their first mention
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,11 @@ def number(value: float) -> str:
     if size < 0.0005:
         return "0"
     return f"{value:.2f}" if size >= 0.1 else f"{value:.3f}"
+
+
+def suspects_in_words(names: Sequence[str]) -> str:
+    """The names of the suspects, or that there are none, and what suspects are."""
+    return f"{abbreviate(list(names), quoted=False) if names else 'none named'} ({GLOSS})"
 
 
 def plural(count: int, one: str) -> str:

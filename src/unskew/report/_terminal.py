@@ -15,7 +15,7 @@ from .._records import ADVICE, Finding, Records
 from ..diagnostics import Audit, Comparison, Diagnostics, Verdict
 from ..diagnostics._simulated import MethodScores
 from ._audit_page import page_of_audit
-from ._page import ReportTable, form
+from ._page import ReportTable, form, suspects_in_words
 
 COLOURS = {
     "helped": "green",
@@ -115,8 +115,9 @@ def show_fit(
         facts(
             ("rows", f"{n}, with design weights" if data["design_weights"] else n),
             ("columns", count_kinds(data["kinds"]) if data["kinds"] else n_columns),
-            ("suspects", several(data["suspects"])),
+            ("suspects", suspects_in_words(data["suspects"])),
             ("method", type(estimator).__name__),
+            ("form", found.form),
             ("effective sample size", f"{found.weights.kish_size:,.0f} of {n} rows"),
             ("mean difference", f"{difference} ({e.by_chance:.2f} by chance)"),
             ("fit", f"{estimator.status_}, {estimator.n_iter_} iterations, {seconds:.1f} s"),
@@ -206,6 +207,7 @@ def show_audit(found: Audit) -> Group:
     return Group(
         facts(
             ("data", page.subject),
+            ("suspects", suspects_in_words(found.settings.suspects)),
             *((tile.label.lower(), f"{tile.value} {tile.note}") for tile in page.tiles),
         ),
         *(_first_rows(t) for t in tables if t.rows and t.key in TABLES),
@@ -256,6 +258,7 @@ def show_comparison(found: Comparison, choice: Any = None) -> Group:
         facts(
             ("rows", f"{found.n_rows:,}"),
             ("columns", f"{found.n_columns:,}"),
+            ("suspects", suspects_in_words(found.suspects)),
             ("clusters", _selected(choice)),
         ),
         *([] if choice is None else [_candidates(choice)]),
