@@ -163,8 +163,8 @@ def test_files_of_statistics_packages_have_their_labels_and_missing_values(tmp_p
     assert found.text == f"{1 + (last == 20)} values without label; others: 98 'unknown'"
 
 
-def put_excel(path, sheets):
-    """Write an Excel file of the rows of each sheet."""
+def put_excel(path, sheets, merged=()):
+    """Write an Excel file of the rows of each sheet; None is an empty cell."""
     start = '<?xml version="1.0"?>'
     office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
     main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
@@ -181,17 +181,20 @@ def put_excel(path, sheets):
             listed += f'<sheet name="{name}" sheetId="{i}" r:id="r{i}"/>'
             linked += relation.format(i, f"{office}/worksheet", f"s{i}.xml")
             cells = "".join(
-                "<row>"
+                f'<row r="{at}">'
                 + "".join(
-                    f'<c t="inlineStr"><is><t>{cell}</t></is></c>'
+                    f'<c r="{letter}{at}" t="inlineStr"><is><t>{cell}</t></is></c>'
                     if isinstance(cell, str)
-                    else f"<c><v>{cell}</v></c>"
-                    for cell in row
+                    else f'<c r="{letter}{at}"><v>{cell}</v></c>'
+                    for letter, cell in zip("ABCDEFGH", row)
+                    if cell is not None
                 )
                 + "</row>"
-                for row in rows
+                for at, row in enumerate(rows, 1)
             )
-            sheet = f"{start}<worksheet {main}><sheetData>{cells}</sheetData></worksheet>"
+            ranges = "".join(f'<mergeCell ref="{ref}"/>' for ref in merged)
+            ranges = f"<mergeCells>{ranges}</mergeCells>" if merged else ""
+            sheet = f"{start}<worksheet {main}><sheetData>{cells}</sheetData>{ranges}</worksheet>"
             archive.writestr(f"xl/s{i}.xml", sheet)
         archive.writestr("xl/workbook.xml", f'{start}<workbook {main} xmlns:r="{office}"><sheets>'
                          f"{listed}</sheets></workbook>")  # fmt: skip
@@ -223,6 +226,36 @@ def test_excel(tmp_path):
     assert read_table(path, variable="Notes").data.rows() == [("only",)]
     with pytest.raises(FileError, match="has no sheet 'Other'; it has People, Notes"):
         read_table(path, variable="Other")
+
+
+@pytest.mark.parametrize(("above", "words"), [
+    ([], ""),
+    ([["Study of 2021"]], "the first row is above the names of the columns and left out"),
+    ([["Study of 2021"], []], "the first 2 rows are above the names of the columns and left out"),
+    ([[None, "values", None, "when"]], "the first row is above the names"),
+])  # fmt: skip
+def test_names_of_columns_of_a_sheet_may_follow_a_title(tmp_path, above, words):
+    pytest.importorskip("fastexcel")
+    rows = [["site", "x", None, "y"], ["a", 1.5, None, "n"], ["b", 2, None, "m"]]
+    path = put_excel(tmp_path / "a.xlsx", {"s": [*above, *rows]})
+    table = read_table(path)
+    assert table.names == ("site", "x", "y")
+    assert table.data.rows() == [("a", 1.5, "n"), ("b", 2.0, "m")]
+    assert [words in note for note in table.notes] == [True] * len(above[:1])
+
+
+def test_a_sheet_of_a_report_is_read_with_notes(tmp_path):
+    pytest.importorskip("fastexcel")
+    rows = [["site", "x"], ["a", 1], [None, 2], [None, None], ["b", "none yet"], [None, 4]]
+    sheets = {"About": [["see data"]], "A &amp; B": rows}
+    path = put_excel(tmp_path / "a.xlsx", sheets, merged=["A2:A3", "A1:B1"])
+    with pytest.raises(FileError, match=r"'About' has no rows .*; --variable names another: A & B"):
+        read_table(path)
+    table = read_table(path, variable="A & B", missing=("none yet",))
+    assert table.data.rows() == [("a", 1), (None, 2), ("b", None), (None, 4)]
+    empty, merged = table.notes
+    assert "rows without any value are left out: 1" in empty
+    assert "cells of several rows are merged (A2:A3): the first row of each has" in merged
 
 
 def put_zip(path, **members):

@@ -178,7 +178,7 @@ def read_table(
         where = io.BytesIO(content)
     if form in TEXT_TABLES:
         content = _text.as_utf8(content, name, encoding)
-        missing = MISSING_WORDS + tuple(missing)
+    missing = MISSING_WORDS + tuple(missing)
     if form == "jsonl":
         limit = max(limit, expansion_limit(len(content))) if max_bytes is None else limit
         data, findings = _text.read_jsonl(content, name, missing, limit)
@@ -192,7 +192,7 @@ def read_table(
             if form in STATISTICS:
                 data, findings = read_statistics(form, where)
             elif form == "xlsx":
-                data, notes, findings = read_excel(where, name, variable, limit)
+                data, notes, findings = read_excel(where, name, variable, limit, missing)
             else:
                 data = _READERS[form](where, name, variable, limit)
     if data.shape[1] > MAX_COLUMNS:
@@ -288,7 +288,7 @@ def check_options(
     for option, given, forms in (
         ("--no-header", not header, ("csv", "tsv")),
         ("--separator", separator is not None, ("csv",)),
-        ("--missing", bool(missing), TEXT_TABLES),
+        ("--missing", bool(missing), (*TEXT_TABLES, "xlsx")),
         ("--encoding", encoding != "utf-8", TEXT_TABLES),
         ("--variable", variable is not None, ("npz", "mat", "xlsx")),
         (
