@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -148,12 +149,120 @@ def try_table(path: Path, suspect: str | None, folder: Path) -> tuple[list, list
     return cells, notes, errors
 
 
+# What stopped new users of the first version on 16 tables; commands that show what happens now, and
+# the lines of their output that matter.
+CASES = (
+    ("many levels", "exit 2: column 'state' has 51 different values in 1000 rows; a category "
+     "should have at most 50", [["columns", "poll.csv"], ["fit", "poll.csv", "-k", "3"]],
+     r"^ *state|verdict"),
+    ("identifiers", "a text identifier stopped fit, a numeric one was clustered on without a word; "
+     "council tax (32 values in 32 rows) was an identifier", [["columns", "council.csv"]],
+     r"^ (name|patient_id|council tax)"),
+    ("integer codes", "race and party (8 = don't know) became numbers without a word",
+     [["columns", "poll.csv"]], r"^ *(race|party)|few integers  "),
+    ("formats", "no .dta, .sav, .xlsx, .zip; the error said: name it with --format",
+     [["columns", "poll.dta"], ["columns", "poll.zip"], ["columns", "poll.xyz"]],
+     r"^ *party|xyz: "),
+    ("repeated names", "an error", [["columns", "repeated.csv"]], r"^ *priors"),
+    ("marks of missing values", "n/a, None, <NA>, #N/A, ?, . were not missing: six . made a column "
+     "of numbers text", [["columns", "marks.csv"]], r"^ *(a|b|c|d)  "),
+    ("number of clusters", "-k auto needed --runs, compare had no auto",
+     [["fit", "poll.csv", "-k", "auto", "-s", "race"],
+      ["compare", "poll.csv", "-k", "auto", "-s", "race"]], r"^clusters .*selected"),
+    ("time", "fit of 1,000 x 8 took 18 s, 100,000 x 40 with report 136 s; the choice of k did not "
+     "end in 6 minutes", [["fit", "eight.csv", "-k", "3", "-s", "site"],
+     ["fit", "eight.csv", "-k", "auto", "-s", "site"],
+     ["fit", "large.parquet", "-k", "3", "-s", "site", "--report", "large.html"]], r" s: "),
+    ("configuration", "--config with a new report was refused; the message did not say which "
+     "output clashes", [["fit", "eight.csv", "-k", "3", "--labels", "a.csv", "-q"],
+      ["fit", "--config", "a.run.toml", "--report", "new.html", "-q"],
+      ["fit", "--config", "a.run.toml", "-k", "4", "-q"]], r"config"),
+    ("tables of results", "encoder_ printed TableEncoder(), results were lists of dicts",
+     [["columns", "eight.csv"]], r"^ *(column|site)  "),
+)  # fmt: skip
+
+
+def make_cases(folder: Path) -> None:
+    """The tables of CASES."""
+    import zipfile
+
+    import numpy as np
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    n = 1000
+    poll = pd.DataFrame(
+        {
+            "state": [f"state {chr(65 + i % 26)}{i // 26}" for i in rng.permutation(n) % 51],
+            "race": rng.integers(1, 6, n),
+            "party": rng.choice([*range(5), 8], n),
+            "age": rng.integers(18, 90, n),
+            "income": np.exp(rng.normal(10, 1, n)).round(),
+        }
+    )
+    poll.to_csv(folder / "poll.csv", index=False)
+    poll.to_csv(folder / "poll.xyz", index=False)
+    labels = {0: "none", 1: "left", 2: "centre", 3: "right", 4: "other", 8: "don't know"}
+    poll.to_stata(folder / "poll.dta", write_index=False, value_labels={"party": labels})
+    with zipfile.ZipFile(folder / "poll.zip", "w") as archive:
+        archive.write(folder / "poll.csv", "poll.csv")
+    council = pd.DataFrame(
+        {
+            "name": [f"Council {chr(65 + i)} of {i}" for i in range(32)],
+            "patient_id": rng.permutation(10**6)[:32],
+            "council tax": rng.permutation(2000)[:32] + 0.5,
+            "yes": rng.random(32),
+        }
+    )
+    council.to_csv(folder / "council.csv", index=False)
+    rows = "".join(f"{a},{b},{a}\n" for a, b in rng.integers(0, 30, (100, 2)))
+    (folder / "repeated.csv").write_text(f"priors,age,priors\n{rows}")
+    marks = ["n/a,1,None,x", "2,<NA>,3,y", "4,5,#N/A,?", "6,.,7,y"]
+    more = "".join(f"{i},{i * i % 17},{i % 5},{'xyz'[i % 3]}\n" for i in range(60))
+    (folder / "marks.csv").write_text("a,b,c,d\n" + "\n".join(marks) + "\n" + more)
+    for name, size, d in (("eight.csv", 1000, 7), ("large.parquet", 100_000, 39)):
+        group, site = rng.integers(0, 3, size), rng.integers(0, 4, size)
+        site = np.where(rng.random(size) < 0.5, group, site)
+        centre, shift = rng.normal(0, 2, (3, d)), rng.normal(0, 0.7, (4, d))
+        X = rng.normal(size=(size, d)) + centre[group] + shift[site]
+        table = pd.DataFrame(X, columns=[f"x{j}" for j in range(d)])
+        table = table.assign(site=np.array(list("abcd"))[site])
+        table.to_csv(folder / name, index=False) if name.endswith("csv") else table.to_parquet(
+            folder / name
+        )
+
+
+def try_cases(folder: Path) -> ResultTable:
+    """Each case with the lines of the output of its commands, their exit codes and seconds."""
+    make_cases(folder)
+    rows = []
+    with contextlib.chdir(folder):
+        for title, before, commands, pattern in CASES:
+            for arguments in commands:
+                out, begin = io.StringIO(), time.monotonic()
+                with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+                    code = unskew(arguments)
+                seconds = time.monotonic() - begin
+                lines = [" ".join(line.split()) for line in out.getvalue().splitlines()
+                         if re.search(pattern, line)]  # fmt: skip
+                shown = f"exit {code}, {seconds:.1f} s. {'; '.join(lines)}".strip()
+                rows.append([title, before, f"unskew {' '.join(arguments)}", shown])
+                title = before = ""
+    return ResultTable(
+        "What stopped a new user",
+        ["what", "before", "command", "now"],
+        rows,
+        "Lines of the output that show it. Tables are made by the same script.",
+    )
+
+
 def first_contact(folder: Path, cache: Path, *, quick: bool, command: str) -> list[Path]:
     """Run all tables serially; ``cache`` is not used."""
     codes, notes, errors = [], [], []
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
         tables = list(find_tables(Path(temporary)))[:: 4 if quick else 1]
+        cases = [] if quick else [try_cases(Path(temporary))]
         for name, path, suspect in tables[: QUICK if quick else None]:
             if time.monotonic() - begin > SECONDS * len(tables):
                 break
@@ -166,6 +275,7 @@ def first_contact(folder: Path, cache: Path, *, quick: bool, command: str) -> li
         "packages, through four commands with default options (`-k 3`)."
     )
     parts = [
+        *cases,
         ResultTable("Exit codes", ["table", "suspect", "audit", "fit", "compare", "predict"], codes,
                     f"{len(errors)} errors."),
         ResultTable("Notes", ["table", "topic", "column", "text"], notes, ""),

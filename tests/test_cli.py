@@ -878,12 +878,14 @@ def test_one_run_has_nothing_to_agree_with(home, unskew):
     assert json.loads(out)["result"]["stability"] is None
 
 
-def test_the_number_of_groups_of_a_mixture_is_selected_by_bic(home, unskew):
+@pytest.mark.parametrize("verb", ["fit", "compare"])
+def test_the_number_of_groups_of_a_mixture_is_selected_by_bic(home, unskew, verb):
     how = ["data.csv", "-k", "auto", "--keep", "x0", "--keep", "x1", "-s", "site", "--json"]
-    code, out, err = unskew("fit", *how)
+    code, out, err = unskew(verb, *how)
     assert code == 0, err
     assert "selected from 1 to" in err
-    choice = json.loads(out)["result"]["choice"]
+    document = json.loads(out)
+    choice = (document["result"] if verb == "fit" else document)["choice"]
     best = min(choice["candidates"], key=lambda each: each["bic"])
     assert choice["chosen"] == best["value"]
 

@@ -463,6 +463,6 @@ def compare(run: Session) -> None:
                 method="mixture" if mixture else "dckm",
                 **parameters,
             )
-        found = run.with_subsample(found)
+        found, choice = run.with_subsample(found), choice or found.choice
         run.write_report(found)
     run.show_result(terminal.show_comparison(found, choice), comparison=found, choice=choice)

@@ -516,7 +516,8 @@ class MethodRow:
 @dataclass(frozen=True)
 class Comparison(HasTables):
     """Several methods on one table; see `compare`. ``method`` is the one that the verdict in
-    ``summary`` is about; ``skipped`` has the reason for each method that was not fitted."""
+    ``summary`` is about; ``skipped`` has the reason for each method that was not fitted;
+    ``choice`` is the selection of the number of clusters by a mixture, None if it was given."""
 
     method: str
     summary: Verdict
@@ -528,6 +529,8 @@ class Comparison(HasTables):
     suspects: tuple[str, ...]
     notes: tuple[str, ...]
     settings: Settings
+    n_clusters: int = 0
+    choice: Any = None
 
     def _answer(self) -> tuple[Verdict, str, list[dict[str, Any]]]:
         rows = [

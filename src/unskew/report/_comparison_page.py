@@ -23,7 +23,7 @@ def page_of_comparison(c: Comparison) -> Page:
     return Page(
         kind="Comparison of methods",
         subject=f"{plural(c.n_rows, 'row')}, {plural(c.n_columns, 'column')}, "
-        f"{plural(len(c.rows), 'method')}",
+        f"{plural(c.n_clusters, 'cluster')}, {plural(len(c.rows), 'method')}",
         word=WORDS[c.summary.word],
         tone=TONES[c.summary.word],
         sentence=c.summary.sentence,

@@ -259,7 +259,7 @@ def show_comparison(found: Comparison, choice: Any = None) -> Group:
             ("rows", f"{found.n_rows:,}"),
             ("columns", f"{found.n_columns:,}"),
             ("suspects", suspects_in_words(found.suspects)),
-            ("clusters", _selected(choice)),
+            ("clusters", _selected(choice) or f"{found.n_clusters}"),
         ),
         *([] if choice is None else [_candidates(choice)]),
         table,
