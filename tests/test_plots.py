@@ -202,13 +202,13 @@ def test_colours_are_distinguishable_without_red_and_green(palette):
 
 
 def test_many_clusters_differ_by_colour_or_marker():
-    looks = {(_style.cluster_colour(k), _style.cluster_marker(k)) for k in range(49)}
-    assert len(looks) == 49
+    looks = {(_style.cluster_colour(k), _style.cluster_marker(k)) for k in range(56)}
+    assert len(looks) == 56
 
 
 def test_values_of_suspects_look_different_from_each_other_and_from_clusters():
-    looks = {(_style.suspect_colour(k), _style.suspect_marker(k)) for k in range(42)}
-    assert len(looks) == 42
+    looks = {(_style.suspect_colour(k), _style.suspect_marker(k)) for k in range(35)}
+    assert len(looks) == 35
     assert not set(_style.SUSPECT_PALETTE) & set(_style.PALETTE)
     assert _style.cluster_marker(0) not in _style.SUSPECT_MARKERS
 

@@ -228,6 +228,13 @@ def test_the_front_names_suspects_form_and_overlap(apart):
         assert unclear[0].replace("'", "") in text
 
 
+@pytest.mark.parametrize("name", ["audit", "comparison"])
+def test_audit_and_comparison_name_the_suspects(name, kinds):
+    words = "Suspects: site" if name == "audit" else f"Suspects: site, {EVIL}"
+    assert page_of(kinds[name]).done.startswith(words)
+    assert kinds[name].settings.suspects == kinds[name].suspects
+
+
 @pytest.mark.parametrize("name", ["fit", "apart"])
 def test_tiles_about_k_means_have_the_baseline_of_the_rows_that_moved(name, kinds, apart):
     d = apart if name == "apart" else kinds["fit"]

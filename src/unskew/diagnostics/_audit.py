@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -152,7 +153,7 @@ def audit(
             (view.source_names[s], float(associations.reach[s])) for s in order if s in view.sources
         ),
         notes=tuple(notes),
-        settings=settings,
+        settings=replace(settings, suspects=names),
     )
 
 

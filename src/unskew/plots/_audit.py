@@ -198,7 +198,7 @@ def reach_of_columns(found: Any, ax: Axes | None = None, *, most: int = 20) -> A
 @styled
 def method_scores(found: Any, axes: Sequence[Axes] | None = None) -> tuple[Axes, ...]:
     """Panels of a Comparison: explained variance, association with suspects, effective size,
-    agreement with k-means.
+    agreement with k-means. The method that the verdict is about is blue.
 
     Suspects are nuisance (batch) columns through which the bias came in: site, scanner, channel.
 
@@ -228,7 +228,8 @@ def method_scores(found: Any, axes: Sequence[Axes] | None = None) -> tuple[Axes,
     y = np.arange(len(rows))[::-1]
     for number, (ax, (title, values)) in enumerate(zip(axes, panels)):
         known = [(line, v) for line, v in zip(y, values) if v is not None]
-        own = [BLUE if rows[len(rows) - 1 - line].method == "dckm" else MUTED for line, _ in known]
+        about = [rows[len(rows) - 1 - line].method == found.method for line, _ in known]
+        own = [BLUE if judged else MUTED for judged in about]
         ax.hlines([line for line, _ in known], 0, [v for _, v in known], color=GRID, linewidth=2)
         ax.scatter([v for _, v in known], [line for line, _ in known], 42, color=own, zorder=3)
         for line, v in known:

@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 
 INK, MUTED, GRID, PAPER = "#24292f", "#6e7681", "#d8dee4", "#fefefe"
 BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"
-SKY, PURPLE, BLACK = "#56b4e9", "#cc79a7", "#4d4d4d"  # slightly lighter than Okabe and Ito's black
-PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY, BLACK)
+# Black is slightly lighter, and yellow darker, than those of Okabe and Ito.
+SKY, PURPLE, BLACK, YELLOW = "#56b4e9", "#cc79a7", "#4d4d4d", "#e3d12b"
+PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY, BLACK, YELLOW)
 MARKERS = "osD^vPX"
-# Of values of suspects: no colour and, of up to 42 values, no look of a cluster among the first 7.
-INDIGO, OLIVE, MAROON = "#332288", "#999933", "#8a3b12"
-MINT, SAND, PLUM = "#5cc4ae", "#d9c34a", "#aa3377"
-SUSPECT_PALETTE = (INDIGO, SAND, MAROON, MINT, PLUM, OLIVE)
+# Of values of suspects: no colour of a cluster, and no marker of the first clusters.
+INDIGO, OLIVE, MAROON, MINT, PLUM = "#332288", "#999933", "#8a3b12", "#5cc4ae", "#aa3377"
+SUSPECT_PALETTE = (INDIGO, MINT, MAROON, OLIVE, PLUM)
 SUSPECT_MARKERS = "^sDvPX*"
 THRESHOLD = 0.1
 WIDTH = 4.9  # inches
@@ -54,7 +54,7 @@ def cluster_colour(k: int) -> str:
 
 
 def cluster_marker(k: int) -> str:
-    """Marker that changes when the colours repeat, so that up to 49 clusters differ."""
+    """Marker that changes when the colours repeat, so that up to 56 clusters differ."""
     return MARKERS[(k // len(PALETTE)) % len(MARKERS)]
 
 
@@ -63,7 +63,7 @@ def suspect_colour(code: int) -> str:
 
 
 def suspect_marker(code: int) -> str:
-    """Marker of a value of a suspect: colour and marker together differ for up to 42 values."""
+    """Marker of a value of a suspect: colour and marker together differ for up to 35 values."""
     return SUSPECT_MARKERS[code % len(SUSPECT_MARKERS)]
 
 

@@ -40,7 +40,7 @@ def page_of_audit(a: Audit) -> Page:
         ),
         settings=a.settings,
         notes=a.notes,
-        done=f"Suspects: {suspects_in_words(a.settings.suspects)}.",
+        done=f"Suspects: {suspects_in_words(a.suspects)}.",
     )
 
 

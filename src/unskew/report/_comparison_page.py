@@ -94,7 +94,8 @@ def _methods(c: Comparison) -> Section:
             Picture(
                 "scores",
                 "Scores of the methods",
-                "Blue: unskew. Association and variance are computed with design weights only.",
+                "Blue: the method of the verdict. Association and variance are computed with the "
+                "design weights only.",
                 f"Dot plot of {len(c.rows)} methods; {best.title} explains most variance.",
                 drawn("method_scores", c),
                 "full",

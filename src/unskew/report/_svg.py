@@ -24,11 +24,11 @@ VARIABLES = {
     _style.SKY: "--sky",
     _style.PURPLE: "--purple",
     _style.BLACK: "--black",
+    _style.YELLOW: "--yellow",
     _style.INDIGO: "--indigo",
     _style.OLIVE: "--olive",
     _style.MAROON: "--maroon",
     _style.MINT: "--mint",
-    _style.SAND: "--sand",
     _style.PLUM: "--plum",
 }
 

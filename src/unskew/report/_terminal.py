@@ -207,7 +207,7 @@ def show_audit(found: Audit) -> Group:
     return Group(
         facts(
             ("data", page.subject),
-            ("suspects", suspects_in_words(found.settings.suspects)),
+            ("suspects", suspects_in_words(found.suspects)),
             *((tile.label.lower(), f"{tile.value} {tile.note}") for tile in page.tiles),
         ),
         *(_first_rows(t) for t in tables if t.rows and t.key in TABLES),
