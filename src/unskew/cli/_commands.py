@@ -77,7 +77,7 @@ def columns(run: Session) -> None:
     with run.outputs():
         study = inputs.make_study(run.read_data(), run.options)
         table = study.table
-        encoder = run.inspect_columns(table, study.X, inputs.make_encoder(study, run.options))
+        encoder = run.inspect_columns(study)
     if encoder is None:
         rule = "columns of a table in memory are described, not a matrix or blocks"
         raise FileError(f"{table.name}: {rule}")
@@ -107,7 +107,7 @@ def audit(run: Session) -> None:
                 study.X,
                 suspects=study.in_X(study.suspects, "--suspect"),
                 sample_weight=study.sample_weight,
-                encoder=inputs.make_encoder(study, run.options),
+                encoder=study.encoder,
                 random_state=run.options["seed"],
                 feature_names=study.feature_names,
             )
@@ -227,7 +227,7 @@ def _read(run: Session) -> Study:
         if run.options.get(name) is not None:
             raise FileError(f"--{name} is for all rows and --quick for some; use one of them")
     study = inputs.make_study(run.read_data(), run.options)
-    run.show_findings(study.table, study.X, inputs.make_encoder(study, run.options))
+    run.show_findings(study)
     if not run.quiet:  # the summary shows the overlap of clusters and suspects
         warnings.simplefilter("ignore", OverlapWarning)
     if not quick or len(study.table) <= QUICK_ROWS:
@@ -405,7 +405,7 @@ def correct(run: Session) -> None:
 def _fit_corrector(run: Session, table: Any) -> tuple[SuspectCorrector, Any, list[str]]:
     """The fitted corrector, its input and the names of the columns of the input."""
     options, study = run.options, inputs.make_study(table, run.options)
-    run.show_findings(table, study.X, inputs.make_encoder(study, options))
+    run.show_findings(study)
     particular = {
         "clusters": options["groups"],
         "protect": study.in_X(table.find(options["protect"], "--protect"), "--protect"),

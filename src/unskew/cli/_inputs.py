@@ -23,21 +23,15 @@ OUTPUT_NAMES = ("cluster", "weight", "combined_weight")
 
 @dataclass(frozen=True)
 class Study:
-    """The data that are analysed.
-
-    X : frame, array, CSR matrix or reader of blocks of the selected columns
-    names : its columns
-    suspects : some of these
-    sample_weight : array or None
-    ids : (name, values) of the row identifiers
-    """
+    """The data that are analysed."""
 
     table: Table
-    X: Any
-    names: list[str]
-    suspects: list[str]
+    X: Any  # frame, array, CSR matrix or reader of blocks of the selected columns
+    names: list[str]  # of the columns of X
+    suspects: list[str]  # some of these
     sample_weight: np.ndarray | None
-    ids: tuple[str, Any]
+    ids: tuple[str, Any]  # name and values of the row identifiers
+    encoder: TableEncoder | None  # not fitted; None for matrices, which are not encoded
 
     @property
     def feature_names(self) -> list[str] | None:
@@ -70,7 +64,8 @@ def make_study(table: Table, options: dict[str, Any]) -> Study:
         reason = "all remaining columns are --suspect; there should be others"
         raise FileError(f"{table.name}: {reason}")
     a = None if weight is None else table.weights(weight, "--weight-column")
-    return Study(table, table.select(names), names, suspects, a, row_names(table, id_column))
+    ids, encoder = row_names(table, id_column), make_encoder(table, names, options)
+    return Study(table, table.select(names), names, suspects, a, ids, encoder)
 
 
 def chosen_columns(table: Table, options: dict[str, Any]) -> set[str]:
@@ -152,21 +147,20 @@ def reference_rows(table: Table, given: list[str] | None) -> np.ndarray | None:
     return np.all(masks, axis=0) if masks else None
 
 
-def make_encoder(study: Study, options: dict[str, Any]) -> Any:
-    """TableEncoder with the encoding options; None for matrices, which are not encoded."""
-    table, kinds = study.table, {}
+def make_encoder(table: Table, names: list[str], options: dict[str, Any]) -> TableEncoder | None:
+    """TableEncoder with the encoding options, for these columns."""
+    kinds = {}
     for kind in ("category", "number"):
         for name in table.find(options[kind], f"--{kind}"):
             if name in kinds:
                 raise FileError(f"{table.name}: column {name!r} is --category and --number at once")
-            if name in study.names:
+            if name in names:
                 kinds[name] = kind
-    names = ("max_categories", "strict", "number_scale")
-    encoder = TableEncoder(kinds=kinds or None, **{name: options[name] for name in names})
+    given = {name: options[name] for name in ("max_categories", "strict", "number_scale")}
     if table.is_frame:
-        return encoder
+        return TableEncoder(kinds=kinds or None, **given)
     defaults = TableEncoder().get_params()
-    for name in [*(n for n in names if options[n] != defaults[n]), *kinds.values()]:
+    for name in [*(n for n, value in given.items() if value != defaults[n]), *kinds.values()]:
         reason = f"does not apply to {table.format}: a matrix is not encoded"
         raise FileError(f"{table.name}: --{name.replace('_', '-')} {reason}")
     return None
@@ -177,7 +171,7 @@ def make_estimator(kind: Any, study: Study, options: dict[str, Any]) -> Any:
     given = options | {
         "suspect": study.in_X(study.suspects, "--suspect"),
         "margin": read_margins(study, options.get("margin")),
-        "encoder": make_encoder(study, options),
+        "encoder": study.encoder,
     }
     if kind is SelectionMixture:
         given = {name: value for name, value in given.items() if name not in DCKM_OPTIONS}

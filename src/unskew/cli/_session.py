@@ -15,6 +15,7 @@ from typing import Any
 
 import rich_click as click
 from rich.padding import Padding
+from sklearn.base import clone
 
 from .. import save
 from .._data.block_table import open_table
@@ -37,6 +38,7 @@ from ..report import WRITERS, plain
 from ..report._terminal import count_kinds, facts, several
 from . import _config
 from ._console import Terminal, in_flags
+from ._inputs import Study
 
 # Options that name output files.
 OUTPUTS = ("model", "checkpoint", "report", "labels", "weights", "out")
@@ -118,27 +120,27 @@ class Session(Terminal):
         with _named_errors(name), self.progress(words):
             yield
 
-    def inspect_columns(self, table: Table, X: Any, encoder: Any) -> Any:
+    def inspect_columns(self, study: Study) -> Any:
         """Fit the encoder to a table in memory, for the findings of all columns at once.
 
         Returns the encoder; None for a matrix, and for blocks, where it would cost a pass.
         """
-        if encoder is None or not isinstance(table, InputTable):
+        if study.encoder is None or not isinstance(study.table, InputTable):
             return None
-        with _named_errors(table.name):
-            encoder.fit(X)
-        found = (*table.findings, *encoder.findings_)
+        with _named_errors(study.table.name):
+            encoder = clone(study.encoder).fit(study.X)
+        found = (*study.table.findings, *encoder.findings_)
         self.findings = [finding for finding in found if finding.column in encoder.kinds_]
         warnings.simplefilter("ignore", ColumnWarning)  # the block has what it says
         return encoder
 
-    def show_findings(self, table: Table, X: Any, encoder: Any) -> None:
+    def show_findings(self, study: Study) -> None:
         """Show what was made of the columns, in one block on standard error."""
         if self.quiet and not self.as_json:
             return
-        encoder = self.inspect_columns(table, X, encoder)
+        encoder = self.inspect_columns(study)
         if encoder is not None and not self.quiet:
-            self.note(f"columns of {table.name}: {count_kinds(encoder.kinds_)}")
+            self.note(f"columns of {study.table.name}: {count_kinds(encoder.kinds_)}")
             block = facts(*by_topic(self.findings, flags=True).items())
             self.show(Padding(block, (0, 0, 0, 2)), with_messages=True)
 
