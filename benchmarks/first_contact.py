@@ -86,6 +86,7 @@ FOLDERS = {
     "vega_datasets": "_data",
 }
 QUICK = 8  # tables with --quick
+LARGE = 100_000  # rows of the large table among CASES
 SECONDS = 120.0  # tables that begin later than this times their number are left out
 
 
@@ -220,7 +221,7 @@ def make_cases(folder: Path) -> None:
     marks = ["n/a,1,None,x", "2,<NA>,3,y", "4,5,#N/A,?", "6,.,7,y"]
     more = "".join(f"{i},{i * i % 17},{i % 5},{'xyz'[i % 3]}\n" for i in range(60))
     (folder / "marks.csv").write_text("a,b,c,d\n" + "\n".join(marks) + "\n" + more)
-    for name, size, d in (("eight.csv", 1000, 7), ("large.parquet", 100_000, 39)):
+    for name, size, d in (("eight.csv", 1000, 7), ("large.parquet", LARGE, 39)):
         group, site = rng.integers(0, 3, size), rng.integers(0, 4, size)
         site = np.where(rng.random(size) < 0.5, group, site)
         centre, shift = rng.normal(0, 2, (3, d)), rng.normal(0, 0.7, (4, d))

@@ -318,8 +318,13 @@ def test_first_contact_lists_notes_and_errors_of_each_command(tmp_path, monkeypa
     monkeypatch.setattr(
         first_contact, "TABLES", {"sklearn": {"iris": None, "wine": "no such column"}, "none": {}}
     )
+    cases = [case for case in first_contact.CASES if case[0] in ("formats", "identifiers")]
+    monkeypatch.setattr(first_contact, "CASES", cases)
+    monkeypatch.setattr(first_contact, "LARGE", 100)
     paths = first_contact.first_contact(tmp_path, tmp_path, quick=False, command="test")
     text = paths[0].read_text(encoding="utf-8")
+    assert "| unskew columns poll.dta | exit 0, " in text
+    assert "left out: 32 different values" in text
     iris = next(line for line in text.splitlines() if line.startswith("| sklearn iris |  |"))
     assert iris.count("| 0 (") == 4
     assert "| sklearn iris | few integers | target | 0, 1, 2 |" in text
