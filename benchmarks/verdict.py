@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from sklearn.cluster import KMeans
 
 from unskew import DCKM, ConsensusDCKM, SelectionMixture
 from unskew.datasets import load_sites
-from unskew.diagnostics import verdict as judge
+from unskew.diagnostics import diagnose
 from unskew.metrics import adjusted_rand_score
 from unskew.simulate import make_site_footprint, make_tinted_digits
 
@@ -86,7 +88,7 @@ def run_case(kind: str, title: str, rate: float, seed: int, mode: str) -> list[d
         model = MODELS[mode](case.K, suspects=suspects, random_state=seed).fit(fitted)
         new = {"shares": "population"} if mode == "mixture" else {}
         found = model.predict(take(X, rows.judge), **new)
-        said = judge(model, fitted)
+        judged = diagnose(model, fitted)
         plain = best_kmeans(rows, case.K, model.labels_, seed)
     ari = adjusted_rand_score(truth, found)
     kmeans_ari = adjusted_rand_score(truth, plain)
@@ -94,7 +96,8 @@ def run_case(kind: str, title: str, rate: float, seed: int, mode: str) -> list[d
     word = "no effect" if abs(change) <= NOTHING else "helped" if change > 0 else "harmed"
     return [
         {"kind": kind, "mode": mode, "seed": seed, "rate": rate, "ari": ari, "change": change,
-         "kmeans_ari": kmeans_ari, "truth": word, "word": said.word, "sentence": said.sentence}
+         "kmeans_ari": kmeans_ari, "truth": word, "word": judged.verdict.word,
+         "sentence": judged.verdict.sentence, "evidence": json.dumps(asdict(judged.evidence), default=float)}
     ]  # fmt: skip
 
 

@@ -234,3 +234,19 @@ def test_sparse_rows_are_labelled_in_tall_tiles_unless_they_become_dense(rng, mo
         found = _kmeans.label(rows, distance, C)
         assert max(seen) == height
         np.testing.assert_array_equal(found.labels, _kmeans.label(dense, distance, C).labels)
+
+
+@pytest.mark.parametrize("start", ["k-means++", "principal"])
+def test_lloyd_without_distances_is_the_same(start, rng):
+    X = rng.normal(size=(3000, 4)) + 3 * rng.integers(3, size=(3000, 1))
+    w, rows, distance = rng.uniform(0.1, 2, size=3000), TiledMatrix(X), everything(X)
+    first = _kmeans.init_clusters(rows, distance, w, 3, start, np.random.RandomState(0))
+    kept, _ = _kmeans.lloyd(rows, distance, w, first)
+    summed, _ = _kmeans.lloyd(rows, distance, w, first._replace(e=None))
+    assert summed.e is None
+    assert summed.labels.dtype == np.uint8
+    np.testing.assert_array_equal(kept.C, summed.C)
+    np.testing.assert_array_equal(kept.labels, summed.labels)
+    slow = float(sum(w * ((X - kept.C[kept.labels]) ** 2).sum(axis=1)))
+    assert _kmeans.inertia(rows, distance, w, summed) == pytest.approx(slow, rel=1e-12)
+    assert _kmeans.inertia(rows, distance, w, kept) == pytest.approx(slow, rel=1e-12)

@@ -105,7 +105,11 @@ def weight_model_of(
     if problem.dual is not None and solution.dual is not None:
         return DualWeightModel.of(problem.dual, solution.dual, solution.weight_C)
     known = [t for each in fit_problem.known for t in (each.treatments, each.unknown)]
-    e = np.zeros(w.size) if solution.clusters is None else solution.clusters.e
+    clusters = solution.clusters
+    e = np.zeros(w.size) if clusters is None else clusters.e
+    if e is None:
+        assert problem.distance is not None
+        e = _kmeans.label(problem.rows, problem.distance, clusters.C).e
     return fit_weight_model(problem, w, e, _balance.concat_treatments(known))
 
 

@@ -221,7 +221,7 @@ class BaseClusterer(
             C[:, distance.columns] = clusters.C
         if rows.shift is not None:
             C += rows.shift
-        self.labels_ = clusters.labels
+        self.labels_ = clusters.labels.astype(np.int32)
         self.identified_ = None
         if self.suspects_ is not None:
             names = getattr(self, "feature_names_in_", None)
@@ -231,7 +231,7 @@ class BaseClusterer(
                 design, clusters.labels, K, [str(name) for name in names]
             )
         self.cluster_centers_ = C.astype(rows.dtype, copy=False)
-        self.inertia_ = float(solution.w @ clusters.e)
+        self.inertia_ = _kmeans.inertia(rows, distance, solution.w, clusters)
         self._profile = describe_clusters(design, solution.w, clusters.labels, K)
         # State of predict, bit-identical to the fit: the columns of the distance, their variances,
         # centres in shifted values, and the clusters that have a centre (solver="paper" may leave

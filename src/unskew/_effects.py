@@ -35,7 +35,7 @@ from ._solver import (
     Watcher,
     alternate,
     best_of_restarts,
-    cells_of,
+    count_cells,
     initial_state,
     nested,
     pack_solution,
@@ -137,15 +137,17 @@ def lloyd_with_effects(
     With ``overwrite``, the arrays of the state's clusters are used for the result."""
     rows, distance, clusters, w = problem.rows, problem.distance, state.clusters, state.w
     assert distance is not None
-    before = np.inf
-    own = clusters if overwrite else _kmeans.empty_clusters(rows.n, clusters.C)
+    before, own = np.inf, clusters
+    if not overwrite:
+        own = _kmeans.empty_clusters(rows.n, clusters.C, clusters.e is not None)
     for _ in range(max_sweeps):
         C, effects, empty = solve_jointly(rows, distance, w, clusters.labels, clusters.C, ridge)
         distance = replace(distance, effects=effects)
         if empty.any():
             C = _kmeans.reseed_empty(rows, distance, w, clusters._replace(C=C), empty)
-        clusters, settled = _kmeans.relabel(rows, distance, C, clusters.labels, own)
-        value = float(w @ clusters.e)
+        clusters, value, settled, _ = _kmeans.sweep(
+            rows, distance, w, C, clusters.labels, own, with_sums=False
+        )
         still = abs(value - before) <= 1e-6 * abs(value)
         before = value
         if still and settled:
@@ -177,12 +179,7 @@ def identify_effects(
     treatments = treatments.take(np.flatnonzero(np.isin(treatments.column, suspects)))
     if not len(treatments):
         return "yes", ""
-    cell, T = cells_of(design.rows, treatments)
-    cells = np.zeros((len(T), K))
-    for start, stop in design.rows.bounds:
-        present = design.a[start:stop] > 0
-        at = cell[start:stop][present].astype(np.intp) * K + labels[start:stop][present]
-        cells += np.bincount(at, minlength=len(T) * K).reshape(len(T), K)
+    T, cells = count_cells(design.rows, treatments, design.a, labels, K)
     used = cells.any(axis=1)
     T, cells = T[used], cells[used]
     source = design.column_map.source[treatments.column]
@@ -239,7 +236,9 @@ class EffectsCandidate(NamedTuple):
         return {
             "restart": self.init,
             "objective": solution.objective,
-            "inertia": float(solution.w @ solution.clusters.e),
+            "inertia": _kmeans.inertia(
+                problem.rows, problem.distance, solution.w, solution.clusters
+            ),
             "effective_size": ess,
             "bic": self.bic,
             "chosen": chosen,

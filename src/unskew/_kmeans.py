@@ -14,6 +14,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
+from . import _terms
 from ._arrays import add_up, csr_of, row_products, take_columns
 from ._balance import Effects
 from ._buffers import buffer
@@ -112,10 +113,14 @@ class Distance:
 
 
 class Clusters(NamedTuple):
-    """labels (n), squared distances e (n) to the assigned centres, C (K x d)."""
+    """labels (n), squared distances e (n) to the assigned centres, C (K x d).
+
+    e is None where only its weighted sum is used, see ``inertia``; labels have the smallest type of
+    integers that fits. Both save memory of many rows.
+    """
 
     labels: np.ndarray
-    e: np.ndarray
+    e: Any
     C: np.ndarray
 
 
@@ -173,10 +178,17 @@ def assign(F: Any, C: np.ndarray, mask: MissingMask | None = None) -> tuple[np.n
     labels = close.argmax(0).astype(np.int32)  # the first of them
     if np.count_nonzero(close) > labels.size:
         _decide(labels, np.flatnonzero(np.count_nonzero(close, axis=0) > 1), F, C, mask)
+    return labels, own_distances(F, C, labels, mask)
+
+
+def own_distances(
+    F: np.ndarray, C: np.ndarray, labels: np.ndarray, mask: MissingMask | None
+) -> np.ndarray:
+    """Squared distance of each dense row to the centre of its label, from differences."""
     own = np.take(C, labels, axis=0, out=buffer("own", F.shape, F.dtype), mode="clip")
     difference = zero_missing(np.subtract(F, own, out=own), mask, slice(None))
     e = row_products(difference, difference)
-    return labels, e if mask is None else e * mask.factor
+    return e if mask is None else e * mask.factor
 
 
 def _closest(distances: np.ndarray, size: np.ndarray, roundings: int = 32) -> np.ndarray:
@@ -302,26 +314,55 @@ def means(totals: list, distance: Distance, C: np.ndarray, n: int) -> tuple:
     return C, ~moved
 
 
-def label_and_sum(
-    rows: Rows, distance: Distance, w: np.ndarray, C: np.ndarray, before: np.ndarray, out: Clusters
-) -> tuple[Clusters, list, bool]:
-    """``label``, the sums from which ``update`` computes the next centres, in one pass, and whether
-    all labels are those ``before``. Labels and distances are written to the arrays of ``out``."""
-    K, rows = C.shape[0], _tall(rows, distance)
+class Sweep(NamedTuple):
+    """Result of a pass that labels the rows: the clusters, their inertia, whether all labels are
+    those before, and the sums from which ``means`` computes the next centres, if asked for."""
+
+    clusters: Clusters
+    inertia: float
+    settled: bool
+    totals: list
+
+
+def sweep(
+    rows: Rows, distance: Distance, w: np.ndarray, C: np.ndarray, before: np.ndarray,
+    out: Clusters, with_sums: bool = True,
+) -> Sweep:  # fmt: skip
+    """Label the rows in one pass. Labels, and distances unless they are None, are written to the
+    arrays of ``out``; ``before`` may be its labels."""
+    K, rows, keep = C.shape[0], _tall(rows, distance), out.e is not None
     C_ = by_column(C, rows)
 
-    def both(tile: Any, w_: np.ndarray) -> tuple:
+    def kernel(tile: Any, w_: np.ndarray) -> tuple:
         F, mask = distance.features(tile), distance.missing_mask(tile)
         labels, e = assign(F, C_, mask)
-        return labels, e, cluster_sums(F, w_, labels, K, mask)
+        sums = cluster_sums(F, w_, labels, K, mask) if with_sums else ()
+        return labels, e if keep else None, float(w_ @ e), sums
 
     totals: list[Any] = []
-    settled = True
-    for (start, stop), part in zip(rows.bounds, rows.map(both, w, dense=False)):
-        settled = settled and np.array_equal(before[start:stop], part[0])
-        out.labels[start:stop], out.e[start:stop] = part[0], part[1]
-        totals = add_up([totals, part[2]] if totals else [part[2]])
-    return out._replace(C=C), totals, settled
+    settled, value = True, 0.0
+    for (start, stop), part in zip(rows.bounds, rows.map(kernel, w, dense=False)):
+        labels, e, inertia_, sums = part
+        settled = settled and np.array_equal(before[start:stop], labels)
+        out.labels[start:stop] = labels
+        if keep:
+            out.e[start:stop] = e
+        value += inertia_
+        totals = add_up([totals, sums] if totals else [sums])
+    return Sweep(out._replace(C=C), value, settled, totals)
+
+
+def inertia(rows: Rows, distance: Distance, w: np.ndarray, clusters: Clusters) -> float:
+    """sum_i w_i e_i: by a pass over the rows where e is not kept."""
+    if clusters.e is not None:
+        return _terms.inertia(w, clusters.e)
+
+    def kernel(tile: Any, w_: np.ndarray, labels: np.ndarray) -> float:
+        F, mask = distance.features(tile), distance.missing_mask(tile)
+        C = clusters.C.astype(F.dtype, copy=False)
+        return float(w_ @ own_distances(F, C, labels, mask))
+
+    return float(sum(rows.map(kernel, w, clusters.labels)))
 
 
 def _tall(rows: Rows, distance: Distance) -> Any:
@@ -335,30 +376,33 @@ def by_column(C: np.ndarray, rows: Rows) -> np.ndarray:
     return np.asfortranarray(C, dtype=np.float64) if rows.sparse else C
 
 
-def empty_clusters(n: int, C: np.ndarray) -> Clusters:
-    return Clusters(np.empty(n, dtype=np.int32), np.empty(n), C)
+def label_type(K: int) -> np.dtype:
+    """Type of the labels of K clusters during a fit: the smallest, because there may be many."""
+    return np.min_scalar_type(max(K - 1, 0))
+
+
+def empty_clusters(n: int, C: np.ndarray, distances: bool = True) -> Clusters:
+    """Arrays for the result of a pass; without ``distances`` e is None."""
+    labels = np.empty(n, dtype=label_type(len(C)))
+    return Clusters(labels, np.empty(n) if distances else None, C)
 
 
 def label(rows: Rows, distance: Distance, C: np.ndarray, out: Clusters | None = None) -> Clusters:
     """argmin_labels of the same sum: nearest centres. Weights do not enter. ``out``: clusters whose
     arrays are overwritten."""
-    own = empty_clusters(rows.n, C) if out is None else out
-    return relabel(rows, distance, C, own.labels, own)[0]
+    out = empty_clusters(rows.n, C) if out is None else out
+    rows, keep = _tall(rows, distance), out.e is not None
+    C_ = by_column(C, rows)
 
+    def kernel(tile: Any) -> tuple:
+        labels, e = assign(distance.features(tile), C_, distance.missing_mask(tile))
+        return labels, e if keep else None
 
-def relabel(
-    rows: Rows, distance: Distance, C: np.ndarray, before: np.ndarray, out: Clusters
-) -> tuple[Clusters, bool]:
-    """``label``, and whether all labels are those ``before``."""
-    rows = _tall(rows, distance)
-    C_, settled = by_column(C, rows), True
-    parts = rows.map(
-        lambda tile: assign(distance.features(tile), C_, distance.missing_mask(tile)), dense=False
-    )
-    for (start, stop), (labels, e) in zip(rows.bounds, parts):
-        settled = settled and np.array_equal(before[start:stop], labels)
-        out.labels[start:stop], out.e[start:stop] = labels, e
-    return out._replace(C=C), settled
+    for (start, stop), (labels, e) in zip(rows.bounds, rows.map(kernel, dense=False)):
+        out.labels[start:stop] = labels
+        if keep:
+            out.e[start:stop] = e
+    return out._replace(C=C)
 
 
 def reseed_empty(
@@ -369,7 +413,8 @@ def reseed_empty(
     One at a time, so that copies of a row are not chosen twice; only rows of positive weight; a
     centre is unchanged when every row coincides with a centre.
     """
-    C, e = clusters.C.copy(), np.where(w > 0, clusters.e, 0.0)
+    e = label(rows, distance, clusters.C).e if clusters.e is None else clusters.e
+    C, e = clusters.C.copy(), np.where(w > 0, e, 0.0)
     for k in np.flatnonzero(empty):
         farthest = int(e.argmax())
         if e[farthest] <= 0:
@@ -388,14 +433,14 @@ def lloyd(
     The returned labels are those of the nearest returned centres, as in ``predict``. With
     ``overwrite``, the arrays of ``clusters`` are used for the result.
     """
-    best = float(w @ clusters.e)
-    own = clusters if overwrite else empty_clusters(rows.n, clusters.C)
+    best, own = np.inf, clusters
+    if not overwrite:
+        own = empty_clusters(rows.n, clusters.C, clusters.e is not None)
     C, empty = update(rows, distance, w, clusters.labels, clusters.C)
     for _ in range(max_sweeps):
         if empty.any():
             C = reseed_empty(rows, distance, w, clusters._replace(C=C), empty)
-        new, totals, settled = label_and_sum(rows, distance, w, C, clusters.labels, own)
-        value = float(w @ new.e)
+        new, value, settled, totals = sweep(rows, distance, w, C, clusters.labels, own)
         if value > best:  # by rounding only: the last sweep did not lower the inertia
             # Labels of an initial partition need not be the nearest (rows of weight 0).
             return label(rows, distance, clusters.C, own), True
@@ -563,11 +608,12 @@ def init_clusters(
         C = init[:, distance.columns] - shift
         return label(rows, distance, C if distance.scaling is None else distance.scaling.apply(C))
     if isinstance(init, str) and init == "partition":
-        labels = rng.randint(K, size=rows.n).astype(np.int32)
+        labels = rng.randint(K, size=rows.n)
     elif isinstance(init, str):
         labels = init_principal(rows, distance, a, K)
     else:
-        labels = init.copy()  # a solver may overwrite them
+        labels = init
+    labels = labels.astype(label_type(K))  # a copy: a solver may overwrite them
     C = init_from_labels(rows, distance, a, labels, K)
 
     def own_distance(tile: Any, own: np.ndarray) -> np.ndarray:

@@ -67,7 +67,8 @@ def changed_arrays(array):
         yield np.concatenate([array, array])
     if array.size:
         for value in (-1, 10**9, 2**31 - 1):
-            yield np.full_like(array, value)
+            with np.errstate(all="ignore"):
+                yield np.full_like(array, np.array(value).astype(array.dtype))
         for value in (np.nan, np.inf) if array.dtype.kind == "f" else ():
             yield np.full_like(array, value)
 

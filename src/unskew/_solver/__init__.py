@@ -16,7 +16,7 @@ from .alternate import (
     state_of_centres,
     unpack_solution,
 )
-from .cells import cells_of
+from .cells import count_cells
 from .chance import is_beyond_chance
 from .checkpoint import (
     Checkpoint,
@@ -46,8 +46,8 @@ __all__ = [
     "Watcher",
     "alternate",
     "best_of_restarts",
-    "cells_of",
     "continued_state",
+    "count_cells",
     "initial_state",
     "is_beyond_chance",
     "make_dual",

@@ -33,21 +33,32 @@ class State:
 
     def pack(self) -> dict[str, np.ndarray]:
         if self.dual is None or self.weight_C is None:
-            return {**self.clusters._asdict(), "w": self.w}
+            return {**pack_clusters(self.clusters), "w": self.w}
         return {"C": self.clusters.C, "weight_C": self.weight_C, **self.dual.arrays()}
+
+
+def pack_clusters(clusters: Clusters) -> dict[str, np.ndarray]:
+    """The arrays of clusters, by name."""
+    return {name: array for name, array in clusters._asdict().items() if array is not None}
+
+
+def unpack_clusters(arrays: dict[str, np.ndarray], distances: bool) -> Clusters:
+    if distances and "e" not in arrays:
+        raise CheckpointError("the checkpoint is damaged (no distances); remove it")
+    return Clusters(arrays["labels"], arrays["e"] if distances else None, arrays["C"])
 
 
 def restore(problem: Problem, arrays: dict[str, np.ndarray]) -> State:
     """The state whose arrays ``State.pack`` returned, to the bit."""
     if "w" in arrays:
-        clusters = Clusters(*(arrays[name] for name in Clusters._fields))
-        return State(clusters, arrays["w"])
+        return State(unpack_clusters(arrays, problem.keeps_distances), arrays["w"])
     if problem.dual is None:
         raise CheckpointError("the checkpoint is damaged (no weights); remove it")
     for name, like in problem.dual.start().arrays().items():
         check_shape(arrays, name, like)
     rows, distance, dual = problem.rows, problem.distance, DualState.from_arrays(arrays)
-    clusters = _kmeans.label(rows, distance, arrays["weight_C"])
+    out = _kmeans.empty_clusters(rows.n, arrays["weight_C"], problem.keeps_distances)
+    clusters = _kmeans.label(rows, distance, arrays["weight_C"], out)
     w = problem.dual.weights(dual, clusters.e)
     if not np.array_equal(arrays["C"], arrays["weight_C"]):
         clusters = _kmeans.label(rows, distance, arrays["C"], clusters)
@@ -57,13 +68,16 @@ def restore(problem: Problem, arrays: dict[str, np.ndarray]) -> State:
 def initial_state(problem: Problem, clusters: Clusters) -> State:
     """Uniform weights."""
     dual = None if problem.dual is None else problem.dual.start()
+    if not problem.keeps_distances:
+        clusters = clusters._replace(e=None)
     return State(clusters, uniform_weights(problem), dual)
 
 
 def state_of_centres(problem: Problem, C: np.ndarray) -> State:
     """Uniform weights, and the nearest of the given centres."""
     assert problem.distance is not None
-    return initial_state(problem, _kmeans.label(problem.rows, problem.distance, C))
+    out = _kmeans.empty_clusters(problem.rows.n, C, problem.keeps_distances)
+    return initial_state(problem, _kmeans.label(problem.rows, problem.distance, C, out))
 
 
 def continued_state(problem: Problem, few: Problem, found: Solution, tol: float) -> State:
@@ -117,8 +131,7 @@ def alternate(
         if "B" in resume.arrays:
             problem = problem.with_effects_of(resume.arrays["B"])
         if inside is not None:
-            clusters = Clusters(*(resume.arrays[name] for name in Clusters._fields))
-            state = State(clusters, resume.arrays["y"])
+            state = State(unpack_clusters(resume.arrays, True), resume.arrays["y"])
         else:
             state = restore(problem, resume.arrays)
     assert state is not None
@@ -126,7 +139,7 @@ def alternate(
     def snapshot(inside: bool = True) -> Snapshot:
         assert state is not None
         facts = {"history": history.rows, "before": before, "inside": inside}
-        arrays = state.clusters._asdict() if inside else state.pack()
+        arrays = pack_clusters(state.clusters) if inside else state.pack()
         return Snapshot(
             {**arrays, **problem.effects_arrays()}, {**facts, "round": round_ + (not inside)}
         )
@@ -141,12 +154,13 @@ def alternate(
             state = replace(state, clusters=clusters)
         e, extra = state.clusters.e, {}
         if not weigh:
-            terms = problem.terms(state.w, e)
+            terms = problem.terms(state.w, _inertia(problem, state))
         elif problem.dual is not None and state.dual is not None:
             step = problem.dual.solve(state.dual, e, 0.1 * tol)
             w = problem.dual.weights(step.state, e, state.w if own and state.w.strides[0] else None)
             state = State(state.clusters, w, step.state, state.clusters.C)
-            terms = problem.terms(w, e, step.balance / (problem.balance_rate or 1.0))
+            balance = step.balance / (problem.balance_rate or 1.0)
+            terms = problem.terms(w, _inertia(problem, state), balance)
             extra = {"gap": step.gap, "dual": step.values[-1]}
         else:
             found = minimize_weights(
@@ -187,12 +201,17 @@ def alternate(
             last = history.rows.pop()
             balance = last["balance"] / (problem.balance_rate or 1.0)
             extra = {name: last[name] for name in ("gap", "dual") if name in last}
-            history.add(problem.terms(state.w, state.clusters.e, balance), extra)
+            history.add(problem.terms(state.w, _inertia(problem, state), balance), extra)
     arrays = history.arrays()
     return Solution(
         state.w, state.clusters, float(arrays["objective"][-1]), arrays, round_, status,
         state.dual, state.weight_C, problem.distance,
     )  # fmt: skip
+
+
+def _inertia(problem: Problem, state: State) -> float:
+    assert problem.distance is not None
+    return _kmeans.inertia(problem.rows, problem.distance, state.w, state.clusters)
 
 
 def _kept(state: State) -> Any:

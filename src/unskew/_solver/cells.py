@@ -80,6 +80,24 @@ def tile_cells(treatments: Treatments, tile: Any) -> tuple[np.ndarray, np.ndarra
     return bits[first], inverse
 
 
+def count_cells(
+    rows: Rows, treatments: Treatments, a: np.ndarray, labels: np.ndarray, K: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Indicators of each cell (C x q), and its number of rows of positive weight with each label
+    (C x K), without a vector of the cells of all rows."""
+
+    def kernel(tile: Any, a_: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        patterns, cell = tile_cells(treatments, tile)
+        at = (cell.ravel() * K + own)[a_ > 0]
+        return patterns, np.bincount(at, minlength=len(patterns) * K).reshape(-1, K)
+
+    patterns, counts = zip(*rows.map(kernel, a, labels, dense=False))
+    everything, inverse = np.unique(np.concatenate(patterns), axis=0, return_inverse=True)
+    found = np.zeros((len(everything), K))
+    np.add.at(found, inverse.ravel(), np.concatenate(counts))
+    return np.unpackbits(everything, axis=1, count=len(treatments)).astype(np.float64), found
+
+
 def cell_totals(cell: np.ndarray, a: np.ndarray, C: int, power: int = 1) -> np.ndarray:
     """Sum of a^power in each of C cells, in chunks: np.bincount copies its arguments as eight bytes
     per row."""

@@ -153,7 +153,7 @@ def tile_sums(pairs: Pairs, C: int, tile: Any, a, e, cell, how: WeightPass) -> t
 
 @dataclass
 class DualWeights:
-    """The weight problem of named suspects at given squared distances e.
+    """The weight problem of named suspects at given squared distances e (None: rho is 0).
 
     pairs      features of the balance
     cell       cell of each row; T: indicators of each cell (C x q)
@@ -218,7 +218,7 @@ class DualWeights:
     def weights(self, state: DualState, e: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """The weights of all rows; written to ``out`` if it is given."""
         how = WeightPass(self.theta(state.Z, state.mu), self.rho, state.sigma)
-        vectors, kernel = (self.a, e, self.cell), partial(tile_weights, self.pairs)
+        vectors, kernel = self._vectors(e), partial(tile_weights, self.pairs)
         dense = not self._as_csr
         w = self.rows.gather(kernel, *vectors, coefs=how, dense=dense, out=out)
         for start, stop in split_range(0, w.size, CHUNK):
@@ -228,11 +228,15 @@ class DualWeights:
     def sums(self, e: np.ndarray, Z: np.ndarray, mu: np.ndarray, sigma: float) -> WeightSums:
         how = WeightPass(self.theta(Z, mu), self.rho, sigma, self._strides)
         kernel = partial(tile_sums, self.pairs, len(self.T))
-        vectors = self.a, e, self.cell
+        vectors = self._vectors(e)
         parts = self.rows.map(kernel, *vectors, coefs=how, dense=not self._as_csr, additive=True)
         moments, inertia, squares, *curvature = self.rows.total(parts)
         scaled = curvature[0] * np.outer(self.scale, self.scale) if curvature else None
         return WeightSums(moments * self.scale, inertia, squares, scaled)
+
+    def _vectors(self, e: Any) -> tuple:
+        """Vectors of the passes; e may be None where rho is 0."""
+        return self.a, np.broadcast_to(0.0, self.a.shape) if e is None else e, self.cell
 
     @property
     def _as_csr(self) -> bool:
@@ -379,7 +383,7 @@ class DualWeights:
 
     def _product_by_pass(self, Z, mu, sigma: float, e: np.ndarray) -> tuple:
         how = WeightPass(self.theta(Z, mu), self.rho, sigma)
-        C, vectors = len(self.T), (self.a, e, self.cell)
+        C, vectors = len(self.T), self._vectors(e)
         call: Any = {"dense": not self._as_csr, "additive": True}
 
         def product(y: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _kmeans
+from .. import _kmeans, _terms
 from .._kmeans import Clusters, Distance
 from .._rows import Rows
 from .problem import History, Problem, Solution, watch_nothing
@@ -84,7 +84,7 @@ def _paper_step(problem: Problem, v, g, e, J: float, step: float) -> tuple:
         w, move = z * z, z - v
         bound = J + float(g @ move) + float(move @ move) / (2.0 * step)
         end = step < 1e-300 or not np.isfinite(J)
-        terms = problem.terms(w, e, 0.0)
+        terms = problem.terms(w, _terms.inertia(w, e), 0.0)
         if end or not sum(terms.values()) > bound:
             if problem.balance_rate:
                 terms["balance"] = problem.balance_rate * problem.balance.value(w)
@@ -100,4 +100,4 @@ def _paper_sweep(rows: Rows, distance: Distance, w: np.ndarray, clusters: Cluste
         return _kmeans.label(rows, distance, C)
     present = np.flatnonzero(~empty)
     found = _kmeans.label(rows, distance, C[present])
-    return Clusters(present[found.labels].astype(np.int32), found.e, C)
+    return Clusters(present[found.labels].astype(_kmeans.label_type(len(C))), found.e, C)

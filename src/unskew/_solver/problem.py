@@ -79,12 +79,20 @@ class Problem(NamedTuple):
         effects = None if self.distance is None else self.distance.effects
         return {} if effects is None else {"B": effects.B}
 
-    def terms(self, w: np.ndarray, e: np.ndarray, balance: float | None = None) -> dict[str, float]:
+    @property
+    def keeps_distances(self) -> bool:
+        """Whether squared distances of all rows are kept. Where the weights do not depend on them
+        only their sum is needed, and many rows have no room for a vector of them."""
+        return self.dual is None or bool(self.dual.rho)
+
+    def terms(
+        self, w: np.ndarray, inertia: float, balance: float | None = None
+    ) -> dict[str, float]:
         """The terms of J, which is their sum."""
         if balance is None:
             balance = self.balance.value(w) if self.balance_rate else 0.0
         return {
-            "inertia": self.inertia_rate * _terms.inertia(w, e),
+            "inertia": self.inertia_rate * inertia,
             "balance": self.balance_rate * balance,
             "spread": self.spread_rate * _terms.spread(w, self.inverse_a) + self.constant,
             "margins": self.margin_rate * self.margins.value(w)
@@ -95,11 +103,11 @@ class Problem(NamedTuple):
 
     def split(self, w: np.ndarray, e: np.ndarray, J: float) -> dict[str, float]:
         """The terms for known J: the balance is J minus the other terms."""
-        terms = self.terms(w, e, balance=0.0)
+        terms = self.terms(w, _terms.inertia(w, e), balance=0.0)
         return {**terms, "balance": J - sum(terms.values())} if self.balance_rate else terms
 
     def value(self, w: np.ndarray, e: np.ndarray) -> float:
-        return sum(self.terms(w, e).values())
+        return sum(self.terms(w, _terms.inertia(w, e)).values())
 
     def value_and_gradient(self, w: np.ndarray, e: np.ndarray) -> tuple[float, np.ndarray]:
         """J and dJ/dw at fixed e."""
@@ -119,7 +127,7 @@ class Problem(NamedTuple):
             gradient += self.margin_rate * self.margins.value_and_gradient(w)[1]
         if self.mass_rate:
             gradient += 2.0 * self.mass_rate * (w.sum() - 1.0)
-        return sum(self.terms(w, e, balance).values()), gradient
+        return sum(self.terms(w, _terms.inertia(w, e), balance).values()), gradient
 
 
 class Solution(NamedTuple):

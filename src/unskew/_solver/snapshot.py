@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._buffers import LARGE_N
+from .._kmeans import label_type
 from .._validation import is_integer, is_real
 
 
@@ -152,7 +153,7 @@ def _check_owned(arrays: dict, prefix: str, facts: dict, clusters: bool) -> None
 
 
 def _check_state(arrays: dict, prefix: str) -> None:
-    weights = {"labels", "e", "C", "w"}
+    weights = {"labels", "C", "w"}
     dual = {"C", "weight_C", "Z", "mu", "sigma", "factor"}
     own = {name.removeprefix(prefix) for name in arrays if name.startswith(prefix)}
     _rule(weights <= own or dual <= own, f"{prefix}state")
@@ -162,7 +163,7 @@ def _check_array(name: str, array: np.ndarray, *, n: int, K: int, d: int) -> Non
     kept = np.dtype(np.float32 if n >= LARGE_N else np.float64)
     expected: dict[str, tuple] = dict.fromkeys(VECTORS, (n,))
     expected |= {"C": (K, d), "weight_C": (K, d), "sigma": ()}
-    dtype = np.dtype(np.int32 if name == "labels" else np.float64)
+    dtype = label_type(K) if name == "labels" else np.dtype(np.float64)
     if name.startswith("history "):
         _rule(array.ndim == 1 and array.size > 0, name)
     elif name.startswith(("moved", "turned")):

@@ -140,8 +140,9 @@ class BaselineKMeans(
         distance = Distance(np.arange(rows.d))
         C, self.n_iter_ = self._best_of_restarts(rows, distance, a, w, init, seeds[:-1])
         self._centres = C
-        self.labels_, e, _ = _kmeans.label(rows, distance, C)
-        self.inertia_ = float(w @ e)
+        clusters = _kmeans.label(rows, distance, C)
+        self.labels_ = clusters.labels.astype(np.int32)
+        self.inertia_ = float(w @ clusters.e)
         means = _kmeans.init_from_labels(everything, Distance(np.arange(d)), w, self.labels_, K)
         self.cluster_centers_ = self._centres_of(C, means).astype(X.dtype)
         found = np.unique(self.labels_[w > 0]).size
@@ -212,7 +213,7 @@ class BaselineKMeans(
     def predict(self, X):
         """Nearest centre of each row in the learned space. Returns labels (n,)."""
         rows, distance = self._new_rows(X)
-        return _kmeans.label(rows, distance, self._centres).labels
+        return _kmeans.label(rows, distance, self._centres).labels.astype(np.int32)
 
     def transform(self, X):
         """Distance of each row to each centre in the learned space. Returns (n, n_clusters)."""
