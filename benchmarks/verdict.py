@@ -93,11 +93,12 @@ def run_case(kind: str, title: str, rate: float, seed: int, mode: str) -> list[d
     ari = adjusted_rand_score(truth, found)
     kmeans_ari = adjusted_rand_score(truth, plain)
     change = ari - kmeans_ari
+    evidence = json.dumps(asdict(judged.evidence), default=float)
     word = "no effect" if abs(change) <= NOTHING else "helped" if change > 0 else "harmed"
     return [
         {"kind": kind, "mode": mode, "seed": seed, "rate": rate, "ari": ari, "change": change,
          "kmeans_ari": kmeans_ari, "truth": word, "word": judged.verdict.word,
-         "sentence": judged.verdict.sentence, "evidence": json.dumps(asdict(judged.evidence), default=float)}
+         "sentence": judged.verdict.sentence, "evidence": evidence}
     ]  # fmt: skip
 
 
