@@ -131,7 +131,26 @@ def set_features_in(model: Any, source: Any, names: Any) -> None:
     model.feature_names_in_ = np.array(names, dtype=object)
 
 
-class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
+class CombinedWeightsMixin:
+    """``combined_weights_``: kept only where it differs from ``weights_``, because there is one
+    number for each row."""
+
+    weights_: np.ndarray
+    _combined_weights: np.ndarray | None
+
+    @property
+    def combined_weights_(self) -> np.ndarray:
+        """``sample_weight`` times ``weights_``, to use downstream."""
+        check_is_fitted(self, "weights_")
+        found = vars(self).get("_combined_weights")
+        return self.weights_.copy() if found is None else found
+
+    @combined_weights_.setter
+    def combined_weights_(self, value: np.ndarray) -> None:
+        self._combined_weights = value
+
+
+class BaseDecorrelator(CombinedWeightsMixin, CallbackSupportMixin, BaseEstimator):
     """Base class of DecorrelationWeights and DCKM: input validation, objective, fitted
     attributes."""
 
@@ -505,17 +524,6 @@ class BaseDecorrelator(CallbackSupportMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=FIT_STACKLEVEL,
             )
-
-    @property
-    def combined_weights_(self) -> np.ndarray:
-        """``sample_weight`` times ``weights_``, to use downstream."""
-        check_is_fitted(self, "weights_")
-        found = vars(self).get("_combined_weights")
-        return self.weights_.copy() if found is None else found
-
-    @combined_weights_.setter
-    def combined_weights_(self, value: np.ndarray) -> None:
-        self._combined_weights = value
 
     def _store_margins(self, fit_problem: FitProblem, w: np.ndarray) -> None:
         """``margins_`` and ``margin_distance_``, None without margins."""

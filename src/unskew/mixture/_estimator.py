@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from .._base import rollback_on_error, set_features_in
+from .._base import CombinedWeightsMixin, rollback_on_error, set_features_in
 from .._compat import FIT_STACKLEVEL
 from .._data.columns import as_frame, column_names
 from .._data.sources import SUPPORTED_DTYPES, allow_nan
@@ -41,6 +41,7 @@ from .._parallel import one_openmp_thread
 from .._preprocessing import TableEncoder
 from .._progress import emit, nested_progress, verbose_logging
 from .._records import OverlapWarning
+from .._summaries import count_labels
 from .._terms import effective_share
 from .._validation import (
     check_number,
@@ -71,7 +72,12 @@ MAX_PATTERNS = 50
 
 
 class SelectionMixture(
-    PredictionMixin, OneToOneFeatureMixin, TransformerMixin, ClusterMixin, BaseEstimator
+    PredictionMixin,
+    CombinedWeightsMixin,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+    ClusterMixin,
+    BaseEstimator,
 ):
     """Mixture model for rows gathered with selection bias: group shares differ by site.
 
@@ -575,7 +581,7 @@ class SelectionMixture(
         self.identified_, why = identify_suspects(shown, which, self.levels_, names)
         self.positivity_ = positivity(shown, self.population_shares_)
         lacking = describe_lacking(self.positivity_, self.levels_, self._combinations.label)
-        used = np.unique(self.labels_[problem.a > 0]).size
+        used = int((count_labels(self.labels_, K, problem.a) > 0).sum())
         no_groups = ""
         if K > 1 and self.one_group_bic_ < self.bic_:
             no_groups = (
@@ -630,8 +636,10 @@ class SelectionMixture(
             w[~some] = 0.0
         w *= float(problem.n / (a @ w))
         self.weights_ = w
-        self.combined_weights_ = a * w
-        inverse = np.divide(1.0, a, out=np.zeros_like(w), where=some)
-        self.effective_sample_size_ = float(
-            effective_share(self.combined_weights_, inverse, problem.n)
-        )
+        if a.strides == (0,):  # one number for all of many rows
+            self._combined_weights, inverse = None, np.broadcast_to(1.0 / a[0], a.shape)
+        else:
+            self._combined_weights, inverse = a * w, np.zeros_like(w)
+            inverse[some] = 1.0 / a[some]
+            w = self._combined_weights
+        self.effective_sample_size_ = float(effective_share(w, inverse, problem.n))

@@ -25,7 +25,7 @@ SMALLEST_SD, LARGEST_SD = np.finfo(float).tiny ** 0.5, np.finfo(float).max ** 0.
 KINDS = ("number", "category", "numeric text")
 WHOLE = ("levels_", "column_names_", "_suspect_effects", "candidates_", "choice_", "identified_",
          "shares_", "positivity_", "shares_se_", "means_", "tau_", "covariance_", "history_",
-         "weights_", "combined_weights_", "n_iter_", "status_", "encoder_")  # fmt: skip
+         "weights_", "_combined_weights", "n_iter_", "status_", "encoder_")  # fmt: skip
 
 
 def check_mixture(model: Any) -> None:
@@ -226,7 +226,8 @@ def _check_rows(model: Any) -> None:
     R, K = len(model.levels_), model.n_components_
     _rule(_is_array(model.labels_, "i", (None,)) and model.labels_.size, "labels_")
     _rule(bool((model.labels_ >= 0).all() and (model.labels_ < K).all()), "labels_")
-    for w in (model.weights_, model.combined_weights_):
+    own = model._combined_weights
+    for w in (model.weights_, model.weights_ if own is None else own):
         check_row_weights(w, model.labels_.size)
     for name in ("_n", "_effects_term", "bic_", "one_group_bic_", "marginal_log_likelihood_",
                  "effective_sample_size_", "n_parameters_"):  # fmt: skip
