@@ -473,3 +473,18 @@ def test_a_singular_covariance_does_not_fail(rng):
             model = SelectionMixture(3, covariance=covariance, random_state=0).fit(X)
             assert np.isfinite(model.bic_)
             assert np.isfinite(model.score_samples(X)).all()
+
+
+def test_the_model_of_the_highest_bound_is_kept():
+    # Counts with long tails: the spread at a site is estimated with less precision than the
+    # likelihood has, so that the bound falls in the last iterations.
+    rng = np.random.default_rng(10)
+    site, group = rng.integers(4, size=400), rng.integers(2, size=400)
+    means = [0.3 + 0.5 * site * (1 + j % 2) + group * (j % 3) for j in range(6)]
+    X = np.column_stack([rng.poisson(one) for one in means]) + 0.05 * rng.normal(size=(400, 6))
+    model = SelectionMixture(
+        2, suspects=[6], kinds={6: "category"}, covariance="diag", effects="shift-scale",
+        random_state=0,
+    ).fit(np.column_stack([X, site]))  # fmt: skip
+    bound = model.history_["bound"]
+    assert bound[-1] == bound.max()

@@ -76,8 +76,9 @@ def test_em_ends_when_the_bound_has_not_risen_for_ten_iterations(monkeypatch):
     model = Mixture(problem.rows, 2, Choice("diag", "none", "common"))
     falling = [0.0, 500.0] + [-1e3 * (1 + k % 2) for k in range(40)]
     rising = [1e3 * (k + 2 * (k % 2)) for k in range(40)]
-    for bounds, n_iter in ((falling, 12), (rising, 40)):
+    for bounds, tried, kept in ((falling, 12, 2), (rising, 40, 40)):
         values = iter(bounds)
         monkeypatch.setattr(Mixture, "value", lambda *_, v=values: (0.0, next(v)))
         fit = run_em(problem.rows, model, None, max_iter=40, tol=1e-3)
-        assert (fit.n_iter, fit.converged) == (n_iter, n_iter < 40)
+        assert (len(bounds) - len(list(values)), fit.converged) == (tried, tried < 40)
+        assert (fit.n_iter, fit.history) == (kept, bounds[:kept])

@@ -15,6 +15,8 @@ from .rows import OneGroup, Rows, RowSums, Stats
 MIN_SHARE = 1e-12
 # Iterations without a higher bound after which EM has converged.
 STALLED = 10
+# Relative change of the bound that is rounding.
+ROUNDING = 1e-10
 
 
 class Choice(NamedTuple):
@@ -223,8 +225,12 @@ def run_em(
     raised it by as much. At fixed tau the bound never falls; an update of tau maximises the
     marginal likelihood given the effects, and columns that enter and leave can make it alternate.
 
-    ``save(model, history, iteration)`` is called after each M step; with what it got as model,
-    history and ``begun`` a run goes on as if it had not been interrupted.
+    The model with the highest bound is returned, with the history up to it: variances of levels are
+    estimated with the precision that heavy tails leave, which the likelihood does not have, so that
+    the bound can fall for good.
+
+    ``save(model, history, iteration)`` is called where the bound is the highest so far; with what
+    it got as model, history and ``begun`` a run goes on as if it had not been interrupted.
     """
     for block in model.blocks if not begun else ():
         block.unlock()
@@ -235,12 +241,17 @@ def run_em(
         history = [] if history is None else history[:-1]
     history = list(history or ())
     scale = max(rows.weight, 1e-300)
-    marginal, converged = -np.inf, False
+    best, highest, kept, converged = Fit(model, -np.inf, history, 0, False), -np.inf, 0, False
     for iteration in range(begun + 1, max_iter + 1):
         log_sum, stats = e_step(rows, model)
         marginal, bound = model.value(rows, log_sum, stats)
         if watch is not None:
             watch(iteration, bound)
+        if not bound < highest - ROUNDING * abs(highest):
+            if save is not None and iteration > 1:
+                save(model, history, iteration - 1)
+            highest, kept = max(highest, bound), len(history) + 1
+            best = best._replace(model=model.copy(), marginal=marginal)
         history.append(bound)
         still = len(history) > 1 and abs(bound - history[-2]) < tol * scale
         stalled = (
@@ -253,9 +264,7 @@ def run_em(
             break
         if iteration < max_iter:
             model.m_step(stats, learn_tau)
-            if save is not None:
-                save(model, history, iteration)
-    return Fit(model, marginal, history, len(history), converged)
+    return best._replace(history=history[:kept], n_iter=kept, converged=converged)
 
 
 def bic(marginal: float, model: Mixture, n: float) -> float:
