@@ -11,7 +11,7 @@ from ._errors import FileError, nearest, need, one_line, why
 from ._formats import SUFFIXES, stem_of
 from ._read import InputTable, check_options, index_columns, read_table, size_and_digest
 from ._table import Table
-from ._toml import read_toml, toml_line
+from ._toml import read_toml, toml_text
 from ._write import (
     Content,
     Outputs,
@@ -50,7 +50,7 @@ __all__ = [
     "stem_of",
     "table_bytes",
     "table_format",
-    "toml_line",
+    "toml_text",
     "why",
     "write_atomic",
 ]

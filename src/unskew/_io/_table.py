@@ -47,15 +47,26 @@ class Table(ABC):
     def select(self, names: list[str]) -> Any:
         """Columns for an estimator, in this order."""
 
-    def select_frame(self, names: list[str]) -> Any:
-        """Columns for a model that was fitted to a table."""
+    def select_for(self, model: Any, names: list[str]) -> tuple[Any, list[str]]:
+        """Those of the named columns that a model was fitted to, as a table or a matrix like that
+        of the fit; their names."""
+        fitted = getattr(model, "feature_names_in_", None)
+        if fitted is None and len(names) != model.n_features_in_:
+            raise FileError(
+                f"{self.name}: has {len(names)} columns to predict from, but the model was fitted "
+                f"to a matrix of {model.n_features_in_}; choose them with --drop or --keep"
+            )
+        if fitted is not None:
+            chosen = set(names)
+            for name in fitted:
+                if name not in chosen:
+                    raise FileError(
+                        f"{self.name}: has no column {name!r}, which the model was fitted to"
+                        f"{nearest(str(name), names)}"
+                    )
+            names = list(fitted)
         X = self.select(names)
-        return X if self.is_frame else self._converted(X, names)
-
-    def select_matrix(self, names: list[str]) -> Any:
-        """Columns for a model that was fitted to a matrix."""
-        X = self.select(names)
-        return self._converted(X, names) if self.is_frame else X
+        return X if self.is_frame == (fitted is not None) else self._converted(X, names), names
 
     @abstractmethod
     def _converted(self, X: Any, names: list[str]) -> Any:
@@ -85,6 +96,35 @@ class Table(ABC):
         if name is not None and name not in self.names:
             self.find([name.replace("*", "?")], option)  # raises, with the nearest name
         return name
+
+    def identifiers(self, name: str, option: str) -> Any:
+        """A column that identifies the rows in outputs."""
+        values = self.column(name)
+        if self.is_frame and (values.dtype.is_nested() or str(values.dtype) == "Object"):
+            raise FileError(
+                f"{self.name}: column {name!r} ({option}) has dtype {values.dtype}; identifiers "
+                "should be strings or numbers"
+            )
+        return values
+
+    def rows_with(self, given: list[str] | None, option: str) -> np.ndarray | None:
+        """Mask of the rows that have one of the given values of each column, as COLUMN=VALUE; None
+        if none are given."""
+        accepted: dict[str, set[str]] = {}
+        for text in given or ():
+            name, equals, value = text.partition("=")
+            if not equals:
+                raise FileError(f"{option} {text!r} should be COLUMN=VALUE")
+            self.check_name(name, option)
+            known = sorted({str(one) for one in self.column(name)})
+            if value not in known:
+                raise FileError(
+                    f"{self.name}: {option} {text!r}: column {name!r} has no value {value!r}"
+                    f"{nearest(value, known)}"
+                )
+            accepted.setdefault(name, set()).add(value)
+        masks = [[str(v) in values for v in self.column(n)] for n, values in accepted.items()]
+        return np.all(masks, axis=0) if masks else None
 
     def complete_column(self, name: str, option: str, what: str) -> Any:
         """A column in which no value is missing; `what` is the name of a value in messages."""

@@ -409,7 +409,7 @@ def _fit_corrector(run: Session, table: Any) -> tuple[SuspectCorrector, Any, lis
     particular = {
         "clusters": options["groups"],
         "protect": study.in_X(table.find(options["protect"], "--protect"), "--protect"),
-        "reference": inputs.reference_rows(table, options["reference"]),
+        "reference": table.rows_with(options["reference"], "--reference"),
     }
     estimator = inputs.make_estimator(SuspectCorrector, study, options | particular)
     with run.step(table.name, "fitting"):

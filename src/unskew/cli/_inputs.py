@@ -30,7 +30,7 @@ class Study:
     names: list[str]  # of the columns of X
     suspects: list[str]  # some of these
     sample_weight: np.ndarray | None
-    ids: tuple[str, Any]  # name and values of the row identifiers
+    ids: dict[str, Any]  # the row identifiers, by the name of their column
     encoder: TableEncoder | None  # not fitted; None for matrices, which are not encoded
 
     @property
@@ -83,17 +83,14 @@ def named(estimator: Any, study: Study) -> Any:
     return renamed
 
 
-def row_names(table: Table, id_column: str | None) -> tuple[str, Any]:
+def row_names(table: Table, id_column: str | None) -> dict[str, Any]:
+    """The column of the outputs that identifies the rows."""
     if id_column is None:
-        return "row", np.arange(1, len(table) + 1)
-    values = table.column(id_column)
-    flag = f"{table.name}: column {id_column!r} (--id)"
+        return {"row": np.arange(1, len(table) + 1)}
     if id_column in OUTPUT_NAMES:
-        raise FileError(f"{flag} has the name of a column of the outputs; rename it")
-    if table.is_frame and (values.dtype.is_nested() or str(values.dtype) == "Object"):
-        rule = "identifiers should be strings or numbers"
-        raise FileError(f"{flag} has dtype {values.dtype}; {rule}")
-    return id_column, values
+        rule = "has the name of a column of the outputs; rename it"
+        raise FileError(f"{table.name}: column {id_column!r} (--id) {rule}")
+    return {id_column: table.identifiers(id_column, "--id")}
 
 
 def read_margins(study: Study, given: list[str] | None) -> dict[Any, dict[Any, float]] | None:
@@ -130,23 +127,6 @@ def _number(text: str | None, what: str) -> float:
         raise FileError(f"{what} {text!r} should be a number") from None
 
 
-def reference_rows(table: Table, given: list[str] | None) -> np.ndarray | None:
-    """Mask of the rows that have one of the given values of each column, as COLUMN=VALUE."""
-    accepted: dict[str, set[str]] = {}
-    for text in given or ():
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise FileError(f"--reference {text!r} should be COLUMN=VALUE")
-        table.check_name(name, "--reference")
-        known = sorted({str(one) for one in table.column(name)})
-        if value not in known:
-            reason = f"column {name!r} has no value {value!r}{nearest(value, known)}"
-            raise FileError(f"{table.name}: --reference {text!r}: {reason}")
-        accepted.setdefault(name, set()).add(value)
-    masks = [[str(v) in values for v in table.column(n)] for n, values in accepted.items()]
-    return np.all(masks, axis=0) if masks else None
-
-
 def make_encoder(table: Table, names: list[str], options: dict[str, Any]) -> TableEncoder | None:
     """TableEncoder with the encoding options, for these columns."""
     kinds = {}
@@ -174,7 +154,7 @@ def make_estimator(kind: Any, study: Study, options: dict[str, Any]) -> Any:
         "encoder": study.encoder,
     }
     if kind is SelectionMixture:
-        given = {name: value for name, value in given.items() if name not in DCKM_OPTIONS}
+        given["init"] = None  # its --init is that of dckm
     values = {n: given.get(OPTIONS.get(n, n)) for n in inspect.signature(kind).parameters}
     return kind(**{name: value for name, value in values.items() if value is not None})
 
@@ -182,18 +162,4 @@ def make_estimator(kind: Any, study: Study, options: dict[str, Any]) -> Any:
 def for_model(table: Table, estimator: Any, options: dict[str, Any]) -> tuple[Any, list[str]]:
     """The columns that a model was fitted to, from a table that may have others; their names."""
     chosen = chosen_columns(table, options) - {options.get("id")}
-    names = [name for name in table.names if name in chosen]
-    known = getattr(estimator, "feature_names_in_", None)
-    if known is None:
-        if len(names) != estimator.n_features_in_:
-            fitted = f"the model was fitted to a matrix of {estimator.n_features_in_}"
-            raise FileError(
-                f"{table.name}: has {len(names)} columns to predict from, but {fitted}; choose "
-                "them with --drop or --keep"
-            )
-        return table.select_matrix(names), names
-    for name in known:
-        if name not in chosen:
-            reason = f"which the model was fitted to{nearest(str(name), names)}"
-            raise FileError(f"{table.name}: has no column {name!r}, {reason}")
-    return table.select_frame(list(known)), list(known)
+    return table.select_for(estimator, [name for name in table.names if name in chosen])

@@ -206,11 +206,11 @@ class Session(Terminal):
         if path != "-":
             self.written[name] = path
 
-    def write_table(self, name: str, ids: tuple[str, Any], **columns: Any) -> None:
+    def write_table(self, name: str, ids: dict[str, Any], **columns: Any) -> None:
         """Write columns next to the row identifiers, if the option `name` is given."""
         path = self.options[name]
         if path is not None:
-            self.write(name, table_bytes(path, {ids[0]: ids[1], **columns}))
+            self.write(name, table_bytes(path, ids | columns))
 
     def write_model(self, estimator: Any) -> None:
         if self.options["model"] is not None:
