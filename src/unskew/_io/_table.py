@@ -91,15 +91,15 @@ class Table(ABC):
             found |= hits
         return [name for name in self.names if name in found]
 
-    def check_name(self, name: str | None, option: str) -> str | None:
+    def check_name(self, name: str, option: str) -> str:
         """The name, unless the table has no such column."""
-        if name is not None and name not in self.names:
+        if name not in self.names:
             self.find([name.replace("*", "?")], option)  # raises, with the nearest name
         return name
 
     def identifiers(self, name: str, option: str) -> Any:
         """A column that identifies the rows in outputs."""
-        values = self.column(name)
+        values = self.column(self.check_name(name, option))
         if self.is_frame and (values.dtype.is_nested() or str(values.dtype) == "Object"):
             raise FileError(
                 f"{self.name}: column {name!r} ({option}) has dtype {values.dtype}; identifiers "
@@ -115,8 +115,7 @@ class Table(ABC):
             name, equals, value = text.partition("=")
             if not equals:
                 raise FileError(f"{option} {text!r} should be COLUMN=VALUE")
-            self.check_name(name, option)
-            known = sorted({str(one) for one in self.column(name)})
+            known = sorted({str(one) for one in self.column(self.check_name(name, option))})
             if value not in known:
                 raise FileError(
                     f"{self.name}: {option} {text!r}: column {name!r} has no value {value!r}"
@@ -128,7 +127,7 @@ class Table(ABC):
 
     def complete_column(self, name: str, option: str, what: str) -> Any:
         """A column in which no value is missing; `what` is the name of a value in messages."""
-        values = self.column(name)
+        values = self.column(self.check_name(name, option))
         if self.is_frame:
             values = values.fill_nan(None) if values.dtype.is_float() else values
             missing = values.is_null().to_numpy()

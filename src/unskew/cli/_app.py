@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any
 
 import rich_click as click
 
@@ -44,20 +42,21 @@ def app() -> None:
     """
 
 
+class _Command(click.RichCommand):
+    """A command whose function finds the values of its options in the session."""
+
+    def invoke(self, context: click.Context) -> int:
+        assert self.callback is not None
+        return _execute(Session(context), self.callback)
+
+
 def command(*examples: str) -> Callable[[Work], click.Command]:
-    """Make a command of a function, which finds the values of the options in the session."""
+    """Make a command of a function, with examples below its help."""
 
     def decorate(work: Work) -> click.Command:
         for panel in reversed(PANELS):
             click.option_panel(panel)(work)
-
-        @app.command(work.__name__, epilog="\n\n".join(["Examples:", *examples]))
-        @click.pass_context
-        @functools.wraps(work)
-        def run_command(context: click.Context, **options: Any) -> int:
-            return _execute(Session(context), work)
-
-        return run_command
+        return app.command(cls=_Command, epilog="\n\n".join(["Examples:", *examples]))(work)
 
     return decorate
 

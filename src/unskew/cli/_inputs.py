@@ -49,8 +49,7 @@ class Study:
 
 def make_study(table: Table, options: dict[str, Any]) -> Study:
     """Apply the options about columns; they must not contradict each other."""
-    weight = table.check_name(options.get("weight_column"), "--weight-column")
-    id_column = table.check_name(options.get("id"), "--id")
+    weight, id_column = options.get("weight_column"), options.get("id")
     suspects = table.find(options.get("suspect"), "--suspect")
     dropped = table.find(options["drop"], "--drop")
     for flag, taken in (("--weight-column", [weight]), ("--id", [id_column]), ("--drop", dropped)):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import sys
 import tomllib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +56,16 @@ class Session(Terminal):
     """
 
     def __init__(self, context: click.Context):
-        given, verb = context.params, context.command.name or ""
-        super().__init__(verb, quiet=given["quiet"], as_json=given["json"])
+        given, parameters = context.params, context.command.params
+        super().__init__(context.command.name or "", quiet=given["quiet"], as_json=given["json"])
+        self.options: dict[str, Any] = {}
+        self.changed: set[str] = set()
         declared = click.Context(context.command)  # without the values of --config
-        defaults = {p.name or "": p.get_default(declared) for p in context.command.params}
-        self.options: dict[str, Any] = {
-            name: (list(given[name]) or None) if isinstance(given[name], tuple) else given[name]
-            for name in defaults
-        }
-        self.changed = {n for n, v in self.options.items() if v not in (None, defaults[n])}
+        for name, parameter in ((p.name or "", p) for p in parameters):
+            value = given[name]
+            self.options[name] = (list(value) or None) if isinstance(value, tuple) else value
+            if self.options[name] not in (None, parameter.get_default(declared)):
+                self.changed.add(name)
         self.configuration = {
             n.replace("_", "-"): v for n, v in self.options.items() if n not in NOT_RECORDED
         }
@@ -104,21 +106,32 @@ class Session(Terminal):
         for text in self.options["labels"] or ():
             path, column = _file_and_column(text)
             table = read_table(path, missing=tuple(self.options["missing"] or ()))
-            self._note_input(table).check_name(column, "--labels")
+            values = self._note_input(table).complete_column(column, "--labels", "label")
             if len(table) != n:
                 due = f"should have {n:,}, those of the data in the same order (--labels)"
                 raise FileError(f"{table.name}: has {len(table):,} rows but {due}")
             title = f"{os.path.basename(path)}:{column}"
             if title in found:
                 raise FileError(f"--labels {title} is given twice")
-            found[title] = list(table.complete_column(column, "--labels", "label"))
+            found[title] = list(values)
         return found
 
     @contextlib.contextmanager
-    def step(self, name: str, words: str) -> Iterator[None]:
-        """A step that the terminal shows; its errors name the file."""
-        with _named_errors(name), self.progress(words):
+    def step(self, words: str) -> Iterator[None]:
+        """A step that the terminal shows; its errors name the data."""
+        with self._named_errors(), self.progress(words):
             yield
+
+    @contextlib.contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Raise errors of the library about data or options again with the name of the file."""
+        try:
+            yield
+        except FileError:
+            raise
+        except (ValueError, TypeError) as error:
+            name = self.tables[0].name if self.tables else self.verb
+            raise FileError(f"{name}: {in_flags(str(error))}") from error
 
     def inspect_columns(self, study: Study) -> Any:
         """Fit the encoder to a table in memory, for the findings of all columns at once.
@@ -127,7 +140,7 @@ class Session(Terminal):
         """
         if study.encoder is None or not isinstance(study.table, InputTable):
             return None
-        with _named_errors(study.table.name):
+        with self._named_errors():
             encoder = clone(study.encoder).fit(study.X)
         found = (*study.table.findings, *encoder.findings_)
         self.findings = [finding for finding in found if finding.column in encoder.kinds_]
@@ -199,29 +212,26 @@ class Session(Terminal):
             raise FileError(f"{place}: {reason}; rename the output or the --config file")
         return None
 
-    def write(self, name: str, content: Content) -> None:
-        """Write the output of the option `name`."""
-        path = self.options[name]
-        self._outputs.write(path, content)
-        if path != "-":
-            self.written[name] = path
-
-    def write_table(self, name: str, ids: dict[str, Any], **columns: Any) -> None:
-        """Write columns next to the row identifiers, if the option `name` is given."""
+    def write(self, name: str, make: Callable[[str], Content]) -> None:
+        """Write what `make(path)` returns to the output of the option `name`, if it is given."""
         path = self.options[name]
         if path is not None:
-            self.write(name, table_bytes(path, ids | columns))
+            self._outputs.write(path, make(path))
+            if path != "-":
+                self.written[name] = path
+
+    def write_table(self, name: str, columns: dict[str, Any]) -> None:
+        self.write(name, lambda path: table_bytes(path, columns))
 
     def write_model(self, estimator: Any) -> None:
-        if self.options["model"] is not None:
-            self.write("model", lambda path: save(estimator, path))
+        self.write("model", lambda _: functools.partial(save, estimator))
 
     def write_report(self, found: Any) -> None:
-        path = self.options["report"]
-        if path is not None:
+        def render(path: str) -> str:
             with self.progress("writing the report"):
-                content = WRITERS[Path(path).suffix.lower()](found)
-            self.write("report", content)
+                return WRITERS[Path(path).suffix.lower()](found)
+
+        self.write("report", render)
 
     def show_result(self, *shown: Any, **content: Any) -> None:
         """Print the summary and the names of the outputs; with --json a document of the content."""
@@ -241,17 +251,6 @@ class Session(Terminal):
             }
             sys.stdout.write(json.dumps(plain(document), indent=2, default=str) + "\n")
             sys.stdout.flush()
-
-
-@contextlib.contextmanager
-def _named_errors(name: str) -> Iterator[None]:
-    """Raise errors of the library about data or options again with the name of the file."""
-    try:
-        yield
-    except FileError:
-        raise
-    except (ValueError, TypeError) as error:
-        raise FileError(f"{name}: {in_flags(str(error))}") from error
 
 
 def _file_and_column(text: str) -> tuple[str, str]:

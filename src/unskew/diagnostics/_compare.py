@@ -16,7 +16,7 @@ from .._data.sampling import sample_rows
 from .._progress import emit, nested_progress
 from .._validation import check_option
 from ..baselines import DecorrelatedKMeans, DropKMeans, PCAKMeans, PlainKMeans
-from ..consensus._model_selection import choice_by_bic
+from ..consensus._model_selection import choice_of
 from ..dckm import DCKM
 from ..metrics import effective_sample_size, silhouette_score
 from ..mixture import SelectionMixture
@@ -187,7 +187,7 @@ def compare(
             n_rows=sample.n,
         ),
         n_clusters=model._K,
-        choice=choice_by_bic(model) if method == "mixture" and n_clusters == "auto" else None,
+        choice=choice_of(model),
     )
 
 
