@@ -9,7 +9,14 @@ finds columns by name.
 from ._archive import ArchiveError, check_archive, check_npy, check_npz, check_text, expansion_limit
 from ._errors import FileError, nearest, need, one_line, why
 from ._formats import SUFFIXES, stem_of
-from ._read import InputTable, check_options, index_columns, read_table, size_and_digest
+from ._read import (
+    InputTable,
+    check_options,
+    index_columns,
+    read_labels,
+    read_table,
+    size_and_digest,
+)
 from ._table import Table
 from ._toml import read_toml, toml_text
 from ._write import (
@@ -43,6 +50,7 @@ __all__ = [
     "nearest",
     "need",
     "one_line",
+    "read_labels",
     "read_table",
     "read_toml",
     "same_file",

@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +106,7 @@ def read_table(
     separator: str | None = None,
     encoding: str = "utf-8",
     variable: str | None = None,
-    missing: tuple[str, ...] = (),
+    missing: Sequence[str] | None = None,
     max_bytes: int | None = None,
 ) -> InputTable:
     """Read a table of any supported format.
@@ -118,9 +118,9 @@ def read_table(
         (SPSS), sas7bdat and xpt (SAS), xlsx, zip (of one table); None means by the suffix (csv for
         standard input and pipes). Text formats may be gzipped.
     header : whether the first line of csv and tsv has the names; else they are c0, c1, ...
-    separator : of csv; None means the most frequent of `,` `;` and tab in the first line (without
-        them `|` or blank, if all lines have the same number). If it is `;`, numbers may have a
-        decimal comma.
+    separator : of csv; "tab" and a backslash with t mean the tab. None means the most frequent of
+        `,` `;` and tab in the first line (without them `|` or blank, if all lines have the same
+        number). If it is `;`, numbers may have a decimal comma.
     encoding : of the text formats
     variable : name of the matrix in a npz or mat file (None means the only one with at least two
         rows and columns), of the sheet of an xlsx file, or of the file in a zip archive
@@ -146,6 +146,7 @@ def read_table(
     name = "standard input" if str(source) == STANDARD else str(source)
     place = _locate(source, name)
     form, packed = _format(source, place, format, name)
+    separator = "\t" if separator in ("tab", "\\t") else separator
     first: int | None = None
     notes: list[str] = []
     findings: list[Finding] = []
@@ -178,7 +179,7 @@ def read_table(
         where = io.BytesIO(content)
     if form in TEXT_TABLES:
         content = _text.as_utf8(content, name, encoding)
-    missing = MISSING_WORDS + tuple(missing)
+    missing = (*MISSING_WORDS, *(missing or ()))
     if form == "jsonl":
         limit = max(limit, expansion_limit(len(content))) if max_bytes is None else limit
         data, findings = _text.read_jsonl(content, name, missing, limit)
@@ -209,6 +210,28 @@ def read_table(
         raise FileError(f"{name}: has {data.shape[0]} rows and {data.shape[1]} columns")
     said = tuple(notes), tuple(findings)
     return InputTable(data, tuple(names), name, form, size, digest, first, *said)
+
+
+def read_labels(
+    text: str, n: int, option: str, missing: Sequence[str] | None = None
+) -> tuple[InputTable, str, list]:
+    """Labels of n rows from FILE:COLUMN: the table, a title and the labels.
+
+    The last colon that follows the name of a file is meant; both names may contain colons.
+    """
+    colons = [i for i in range(len(text) - 2, 0, -1) if text[i] == ":"]
+    if not colons:
+        raise FileError(f"{option} {text!r} should be FILE:COLUMN, for example other.csv:cluster")
+    at = next((i for i in colons if os.path.exists(text[:i])), colons[0])
+    path, column = text[:at], text[at + 1 :]
+    table = read_table(path, missing=missing)
+    labels = table.complete_column(column, option, "label")
+    if len(table) != n:
+        raise FileError(
+            f"{table.name}: has {len(table):,} rows but should have {n:,}, those of the data in "
+            f"the same order ({option})"
+        )
+    return table, f"{os.path.basename(path)}:{column}", list(labels)
 
 
 # --------------------------------------------------------------------------- source and format
@@ -281,7 +304,7 @@ def check_options(
     separator: str | None,
     encoding: str,
     variable: str | None,
-    missing: tuple[str, ...],
+    missing: Sequence[str] | None,
     max_bytes: int | None,
 ) -> None:
     """Raise an error for options that do not apply to the format."""

@@ -302,16 +302,13 @@ def predict(run: Session) -> None:
     with run.outputs(("labels", "weights"), record=False):
         estimator, table = load(options["model"]), run.read_data()
         X, _ = inputs.for_model(table, estimator, options)
-        ids = inputs.row_names(table, options["id"])
-        found = learned = None
+        ids, has_clusters = inputs.row_names(table, options["id"]), hasattr(estimator, "predict")
+        if options["labels"] is not None and not has_clusters:
+            reason = "is a model of weights without clusters; use --weights"
+            raise FileError(f"{options['model']}: {reason}")
         with run.step("predicting"):
-            if hasattr(estimator, "predict"):
-                found = estimator.predict(X)
-            elif options["labels"] is not None:
-                reason = "is a model of weights without clusters; use --weights"
-                raise FileError(f"{options['model']}: {reason}")
-            if options["weights"] is not None:
-                learned = estimator.predict_weights(X)
+            found = estimator.predict(X) if has_clusters else None
+            learned = None if options["weights"] is None else estimator.predict_weights(X)
         run.write_table("labels", ids | {"cluster": found})
         run.write_table("weights", ids | {"weight": learned})
     result: dict[str, Any] = {"rows": len(table)}

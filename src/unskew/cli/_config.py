@@ -68,13 +68,14 @@ def _defaults(given: dict[str, Any], path: str, context: click.Context) -> dict[
     return values
 
 
-def versions() -> dict[str, str]:
+def record_of(verb: str, tables: list[Table]) -> dict[str, Any]:
+    """The command, versions and inputs of a run."""
     packages = ("unskew", "numpy", "scipy", "scikit-learn", "narwhals", "polars", "skops")
-    return {"python": platform.python_version(), **installed_versions(*packages)}
-
-
-def inputs_record(tables: list[Table]) -> list[dict[str, Any]]:
-    return [{"file": t.name, "size": t.size, "sha256": t.sha256} for t in tables]
+    return {
+        "verb": verb,
+        "versions": {"python": platform.python_version(), **installed_versions(*packages)},
+        "inputs": [{"file": t.name, "size": t.size, "sha256": t.sha256} for t in tables],
+    }
 
 
 def options_as_toml(values: dict[str, Any], folder: Path) -> str:
@@ -92,11 +93,7 @@ def options_as_toml(values: dict[str, Any], folder: Path) -> str:
 
 def run_text(verb: str, values: dict[str, Any], tables: list[Table], folder: Path) -> str:
     """The run as TOML: each option, and inputs and versions in [record]."""
-    record = {
-        "verb": verb,
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": versions(),
-        "inputs": inputs_record(tables),
-    }
+    time = datetime.now(UTC).isoformat(timespec="seconds")
+    record = toml_text({RECORD: {**record_of(verb, tables), "time": time}})
     head = f"# A run of unskew; to repeat it: unskew {verb} --config THIS_FILE\n"
-    return head + options_as_toml(values, folder) + toml_text({RECORD: record})
+    return head + options_as_toml(values, folder) + record

@@ -27,7 +27,7 @@ from .._io import (
     Outputs,
     Table,
     is_special,
-    read_table,
+    read_labels,
     read_toml,
     same_file,
     stem_of,
@@ -79,14 +79,10 @@ class Session(Terminal):
     # --------------------------------------------------------------------------------- inputs
     def read_data(self) -> Table:
         given, source = self.options, self.options["data"]
-        reading = {
-            "header": not given["no_header"],
-            "separator": {"\\t": "\t", "tab": "\t"}.get(given["separator"], given["separator"]),
-            "missing": tuple(given["missing"] or ()),
-        }
-        same = ("format", "encoding", "variable", "max_bytes", "blocks", "cache")
+        reading = ("format", "separator", "encoding", "missing", "variable", "max_bytes")
+        same = {name: given[name] for name in (*reading, "blocks", "cache")}
         with self.progress(f"reading {'standard input' if source == '-' else source}"):
-            table = open_table(source, **reading, **{name: given[name] for name in same})
+            table = open_table(source, header=not given["no_header"], **same)
         return self._note_input(table)
 
     def _note_input(self, table: Table) -> Table:
@@ -104,16 +100,11 @@ class Session(Terminal):
         """FILE:COLUMN -> labels of the n rows of the data, for each --labels of compare."""
         found: dict[str, list] = {}
         for text in self.options["labels"] or ():
-            path, column = _file_and_column(text)
-            table = read_table(path, missing=tuple(self.options["missing"] or ()))
-            values = self._note_input(table).complete_column(column, "--labels", "label")
-            if len(table) != n:
-                due = f"should have {n:,}, those of the data in the same order (--labels)"
-                raise FileError(f"{table.name}: has {len(table):,} rows but {due}")
-            title = f"{os.path.basename(path)}:{column}"
+            table, title, labels = read_labels(text, n, "--labels", self.options["missing"])
+            self._note_input(table)
             if title in found:
                 raise FileError(f"--labels {title} is given twice")
-            found[title] = list(values)
+            found[title] = labels
         return found
 
     @contextlib.contextmanager
@@ -197,8 +188,8 @@ class Session(Terminal):
     def _record_path(self, outputs: dict[str, str]) -> Path | None:
         """Path of the record of the run: in the folder of its first output file, None without one,
         or if the run repeats a recorded one."""
-        kept = [path for name, path in outputs.items() if name != "checkpoint" and path != "-"]
-        first = next((path for path in kept if not is_special(Path(path))), None)
+        named = [path for name, path in outputs.items() if name != "checkpoint" and path != "-"]
+        first = next((path for path in named if not is_special(Path(path))), None)
         if first is None:
             return None
         place = Path(first).parent / f"{stem_of(first)}.run.toml"
@@ -240,9 +231,7 @@ class Session(Terminal):
         self.show(*shown, facts(("rows", self.subsample), ("written", written)))
         if self.as_json:
             document = {
-                "verb": self.verb,
-                "versions": _config.versions(),
-                "inputs": _config.inputs_record(self.tables),
+                **_config.record_of(self.verb, self.tables),
                 "configuration": self.configuration,
                 "findings": [finding._asdict() for finding in self.findings],
                 **content,
@@ -251,12 +240,3 @@ class Session(Terminal):
             }
             sys.stdout.write(json.dumps(plain(document), indent=2, default=str) + "\n")
             sys.stdout.flush()
-
-
-def _file_and_column(text: str) -> tuple[str, str]:
-    """FILE:COLUMN at the last colon that follows the name of a file; both may contain colons."""
-    colons = [i for i in range(len(text) - 2, 0, -1) if text[i] == ":"]
-    if not colons:
-        raise FileError(f"--labels {text!r} should be FILE:COLUMN, for example other.csv:cluster")
-    at = next((i for i in colons if os.path.exists(text[:i])), colons[0])
-    return text[:at], text[at + 1 :]
