@@ -1,9 +1,9 @@
 """Reading of tables in many formats, and atomic writing of files.
 
 `_text.py` reads csv, tsv and jsonl, `_survey.py` Stata, SPSS, SAS and Excel, `_read.py` the other
-formats, `_toml.py` options. `_write.py` writes a temporary file in the target folder and renames
-it, so that a partial file is never visible. `_formats.py` has the suffixes of both, `_table.py`
-finds columns by name.
+formats, `_toml.py` options, `_run_file.py` files of runs. `_write.py` writes a temporary file in
+the target folder and renames it, so that a partial file is never visible. `_formats.py` has the
+suffixes of both, `_table.py` finds columns by name.
 """
 
 from ._archive import ArchiveError, check_archive, check_npy, check_npz, check_text, expansion_limit
@@ -17,8 +17,9 @@ from ._read import (
     read_table,
     size_and_digest,
 )
+from ._run_file import read_run, record_of, run_text
 from ._table import Table
-from ._toml import read_toml, toml_text
+from ._toml import toml_text
 from ._write import (
     Content,
     Outputs,
@@ -51,8 +52,10 @@ __all__ = [
     "need",
     "one_line",
     "read_labels",
+    "read_run",
     "read_table",
-    "read_toml",
+    "record_of",
+    "run_text",
     "same_file",
     "size_and_digest",
     "stem_of",

@@ -1,45 +1,29 @@
-"""Options from a TOML file, and records of runs, which can be passed as such files."""
+"""Options from a TOML file, which may be that of an earlier run, and options as such a file."""
 
 from __future__ import annotations
 
 import os
-import platform
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
-from .._compat import installed_versions
-from .._io import FileError, Table, nearest, read_toml, toml_text
+from .._io import FileError, nearest, read_run, toml_text
 
 # Options whose paths are relative to the folder of the file.
 PATHS = ("data", "report", "labels", "weights", "model", "out", "apply", "checkpoint", "cache")
-RECORD = "record"  # the table of a run file that describes the run; not an option
+DIGESTS = "unskew.digests"  # in the context: SHA-256 of the inputs of the recorded run
 
 
 def use_config(context: click.Context, _: click.Parameter, path: str | None) -> str | None:
     """Callback of --config, which is read before all other options: its values are defaults."""
     if path is not None and not context.resilient_parsing:
         try:
-            given = read_toml(path)
-            record, verb = given.pop(RECORD, {}), context.command.name
-            context.meta[RECORD] = _recorded_digests(record, path, verb)
+            given, context.meta[DIGESTS] = read_run(path, context.command.name or "")
             context.default_map = _defaults(given, path, context)
         except FileError as error:
             raise click.BadParameter(str(error)) from error
     return path
-
-
-def _recorded_digests(record: Any, path: str, verb: str | None) -> dict[str, str]:
-    """Name of each input of the recorded run -> its SHA-256."""
-    try:
-        if record.get("verb", verb) != verb:
-            raise FileError(f"{path}: records a run of {record['verb']!r}, not of {verb!r}")
-        return {os.path.basename(e["file"]): str(e["sha256"]) for e in record.get("inputs", [])}
-    except (AttributeError, TypeError, KeyError):
-        what = f"{RECORD!r} = {record!r:.60}"
-        raise FileError(f"{path}: {what} should be a table with inputs: file and sha256") from None
 
 
 def _defaults(given: dict[str, Any], path: str, context: click.Context) -> dict[str, Any]:
@@ -68,16 +52,6 @@ def _defaults(given: dict[str, Any], path: str, context: click.Context) -> dict[
     return values
 
 
-def record_of(verb: str, tables: list[Table]) -> dict[str, Any]:
-    """The command, versions and inputs of a run."""
-    packages = ("unskew", "numpy", "scipy", "scikit-learn", "narwhals", "polars", "skops")
-    return {
-        "verb": verb,
-        "versions": {"python": platform.python_version(), **installed_versions(*packages)},
-        "inputs": [{"file": t.name, "size": t.size, "sha256": t.sha256} for t in tables],
-    }
-
-
 def options_as_toml(values: dict[str, Any], folder: Path) -> str:
     """Each option of a run as a line of TOML; paths are relative to the folder of the file."""
 
@@ -85,15 +59,7 @@ def options_as_toml(values: dict[str, Any], folder: Path) -> str:
         return path if path == "-" else Path(os.path.relpath(path, folder)).as_posix()
 
     given = {key: values[key] for key in PATHS if values.get(key) is not None}
-    paths = {
-        k: [*map(relative, v)] if isinstance(v, list) else relative(v) for k, v in given.items()
-    }
-    return toml_text(values | paths)
-
-
-def run_text(verb: str, values: dict[str, Any], tables: list[Table], folder: Path) -> str:
-    """The run as TOML: each option, and inputs and versions in [record]."""
-    time = datetime.now(UTC).isoformat(timespec="seconds")
-    record = toml_text({RECORD: {**record_of(verb, tables), "time": time}})
-    head = f"# A run of unskew; to repeat it: unskew {verb} --config THIS_FILE\n"
-    return head + options_as_toml(values, folder) + record
+    return toml_text(
+        values
+        | {k: [*map(relative, v)] if isinstance(v, list) else relative(v) for k, v in given.items()}
+    )

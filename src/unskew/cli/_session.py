@@ -28,7 +28,9 @@ from .._io import (
     Table,
     is_special,
     read_labels,
-    read_toml,
+    read_run,
+    record_of,
+    run_text,
     same_file,
     stem_of,
     table_bytes,
@@ -37,7 +39,7 @@ from .._io import (
 from .._records import ColumnWarning, Finding, by_topic
 from ..report import WRITERS, plain
 from ..report._terminal import count_kinds, facts, several
-from . import _config
+from ._config import DIGESTS, options_as_toml
 from ._console import Terminal, in_flags
 from ._inputs import Study
 
@@ -73,7 +75,7 @@ class Session(Terminal):
         self.findings: list[Finding] = []
         self.written: dict[str, str] = {}
         self.subsample = ""  # which rows are analysed, if not all
-        self._recorded: dict[str, str] = context.meta.get(_config.RECORD, {})
+        self._recorded: dict[str, str] = context.meta.get(DIGESTS, {})
         self._outputs = Outputs()
 
     # --------------------------------------------------------------------------------- inputs
@@ -170,8 +172,8 @@ class Session(Terminal):
                 self._outputs.claim(place, "the record of the run")
             yield
             if place is not None:
-                text = _config.run_text(self.verb, self.configuration, self.tables, place.parent)
-                self._outputs.write(place, text)
+                options = options_as_toml(self.configuration, place.parent)
+                self._outputs.write(place, run_text(self.verb, options, self.tables))
                 self.written["run"] = str(place)
             self._outputs.commit()
 
@@ -196,9 +198,8 @@ class Session(Terminal):
         config = self.options["config"]
         if config is None or not same_file(place, config):
             return place
-        before = read_toml(config)
-        before.pop(_config.RECORD, None)
-        if before != tomllib.loads(_config.options_as_toml(self.configuration, place.parent)):
+        before, _ = read_run(config, self.verb)
+        if before != tomllib.loads(options_as_toml(self.configuration, place.parent)):
             reason = "the record of this run would overwrite its --config, which has other options"
             raise FileError(f"{place}: {reason}; rename the output or the --config file")
         return None
@@ -231,7 +232,7 @@ class Session(Terminal):
         self.show(*shown, facts(("rows", self.subsample), ("written", written)))
         if self.as_json:
             document = {
-                **_config.record_of(self.verb, self.tables),
+                **record_of(self.verb, self.tables),
                 "configuration": self.configuration,
                 "findings": [finding._asdict() for finding in self.findings],
                 **content,
