@@ -26,8 +26,7 @@ from ..consensus._model_selection import choice_of
 from ..diagnostics._simulated import score_samples
 from ..report import _terminal as terminal
 from ..report._fit_record import data_record, fit_record
-from ..report._page import plural
-from ..report._terminal import facts, several
+from ..report._terminal import facts
 from . import _inputs as inputs
 from . import _options as opt
 from ._app import command
@@ -316,8 +315,8 @@ def predict(run: Session) -> None:
         result["sizes"] = np.bincount(found, minlength=estimator._K)
         if options["labels"] is None:
             result["labels"] = found
-    clusters = ", ".join(f"{k}: {size:,}" for k, size in enumerate(result.get("sizes", ())))
-    run.show_result(facts(("rows", f"{len(table):,}"), ("clusters", clusters)), result=result)
+    shown = terminal.show_prediction(len(table), result.get("sizes", ()))
+    run.show_result(shown, result=result)
 
 
 OF_THE_FIT = (  # options of correct without --apply
@@ -369,14 +368,8 @@ def correct(run: Session) -> None:
                 run.write_table("out", _corrected(table, estimator, X, names))
         run.write_model(estimator)
     changed = [names[i] for i in estimator._corrected()]
-    named_columns = f"{plural(len(changed), 'column')}: {several(changed)}"
     run.show_result(
-        facts(
-            ("rows", f"{len(table):,}"),
-            ("corrected", named_columns if changed else "no column"),
-            ("groups", f"{estimator.n_components_}"),
-            ("identified", estimator.identified_),
-        ),
+        terminal.show_correction(estimator, len(table), changed),
         rows=len(table),
         corrected=changed,
         effects=estimator.suspect_effects_,

@@ -14,10 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from .._records import ADVICE, Finding, Records, visible
+from ..corrector import SuspectCorrector
 from ..diagnostics import Audit, Comparison, Diagnostics, Verdict
 from ..diagnostics._simulated import MethodScores
 from ._audit_page import page_of_audit
-from ._page import ReportTable, form, suspects_in_words
+from ._page import ReportTable, form, plural, suspects_in_words
 
 COLOURS = {
     "helped": "green",
@@ -165,6 +166,23 @@ def show_fit(
     return Group(
         *shown,
         facts(*(("overlap", text) for text in unclear), ("verdict", verdict_line(found.verdict))),
+    )
+
+
+def show_prediction(n: int, sizes: Iterable[int]) -> Table:
+    """Number of new rows, and of those in each cluster (of a model of clusters)."""
+    clusters = ", ".join(f"{k}: {size:,}" for k, size in enumerate(sizes))
+    return facts(("rows", f"{n:,}"), ("clusters", clusters))
+
+
+def show_correction(estimator: SuspectCorrector, n: int, corrected: list[str]) -> Table:
+    """Number of rows, the corrected columns, and whether the effects are identified."""
+    columns = f"{plural(len(corrected), 'column')}: {several(corrected)}"
+    return facts(
+        ("rows", f"{n:,}"),
+        ("corrected", columns if corrected else "no column"),
+        ("groups", f"{estimator.n_components_}"),
+        ("identified", estimator.identified_),
     )
 
 
