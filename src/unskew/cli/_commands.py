@@ -78,8 +78,7 @@ def columns(run: Session) -> None:
         table = study.table
         encoder = run.inspect_columns(study)
     if encoder is None:
-        rule = "columns of a table in memory are described, not a matrix or blocks"
-        raise FileError(f"{table.name}: {rule}")
+        raise table.error("columns of a table in memory are described, not a matrix or blocks")
     shown = encoder._describe_columns(table.findings)
     run.show_result(terminal.show_columns(shown, run.findings), rows=len(table), columns=shown)
 
@@ -251,9 +250,11 @@ def _read(run: Session) -> Study:
 
 def _diagnose(run: Session, study: Study, estimator: Any) -> Any:
     words = "comparing with k-means" if hasattr(estimator, "labels_") else "computing diagnostics"
-    model = inputs.named(estimator, study)
     with run.step(words):
-        return run.with_subsample(diagnostics.diagnose(model, study.X, study.sample_weight))
+        found = diagnostics.diagnose(
+            estimator, study.X, study.sample_weight, feature_names=study.feature_names
+        )
+    return run.with_subsample(found)
 
 
 def _write_fit(run: Session, study: Study, estimator: Any) -> None:
@@ -354,7 +355,7 @@ def correct(run: Session) -> None:
     with run.outputs(record=applied is None):
         table = run.read_data()
         if isinstance(table, BlockTable):
-            raise FileError(f"{table.name}: correct reads a table in memory, not in blocks")
+            raise table.error("correct reads a table in memory, not in blocks")
         if applied is None:
             estimator, X, names = _fit_corrector(run, table)
         else:
