@@ -17,7 +17,7 @@ from ._read import (
     read_table,
     size_and_digest,
 )
-from ._run_file import read_run, record_of, run_text
+from ._run_file import path_of_run, read_run, record_of, run_text
 from ._table import Table
 from ._toml import toml_text
 from ._write import (
@@ -51,6 +51,7 @@ __all__ = [
     "nearest",
     "need",
     "one_line",
+    "path_of_run",
     "read_labels",
     "read_run",
     "read_table",

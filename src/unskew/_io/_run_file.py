@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from .._compat import installed_versions
 from ._errors import FileError
+from ._formats import STANDARD, stem_of
 from ._table import Table
 from ._toml import read_toml, toml_text
+from ._write import is_special
 
 RECORD = "record"
 
@@ -31,6 +34,13 @@ def read_run(path: str | Path, verb: str) -> tuple[dict[str, Any], dict[str, str
     except (AttributeError, TypeError, KeyError):
         what = f"{RECORD!r} = {record!r:.60}"
         raise FileError(f"{path}: {what} should be a table with inputs: file and sha256") from None
+
+
+def path_of_run(outputs: Iterable[str]) -> Path | None:
+    """NAME.run.toml next to NAME, the first output that is a file; None without one."""
+    files = (path for path in outputs if path != STANDARD and not is_special(Path(path)))
+    first = next(files, None)
+    return None if first is None else Path(first).parent / f"{stem_of(first)}.run.toml"
 
 
 def record_of(verb: str, tables: list[Table]) -> dict[str, Any]:

@@ -51,13 +51,10 @@ class Terminal:
         sys.stderr.write(f"unskew {self.verb}: {visible(' '.join(text.split()))}\n")
         sys.stderr.flush()
 
-    def show(self, *things: Any, with_messages: bool = False) -> None:
+    def show(self, *things: Any) -> None:
         """Print a result."""
-        if self.quiet:
-            return
-        on_errors = with_messages or self.output_is_taken
-        console = self.errors if on_errors else console_for(sys.stdout)
-        print_lines(console, *things)
+        if not self.quiet:
+            print_lines(self.errors if self.output_is_taken else console_for(sys.stdout), *things)
 
     @contextlib.contextmanager
     def warnings_as_lines(self) -> Iterator[None]:

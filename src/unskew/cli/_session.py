@@ -26,19 +26,18 @@ from .._io import (
     InputTable,
     Outputs,
     Table,
-    is_special,
+    path_of_run,
     read_labels,
     read_run,
     record_of,
     run_text,
     same_file,
-    stem_of,
     table_bytes,
     table_format,
 )
 from .._records import ColumnWarning, Finding, by_topic
 from ..report import WRITERS, plain
-from ..report._terminal import count_kinds, facts, several
+from ..report._terminal import count_kinds, facts, print_lines, several
 from ._config import DIGESTS, options_as_toml
 from ._console import Terminal, in_flags
 from ._inputs import Study
@@ -148,7 +147,7 @@ class Session(Terminal):
         if encoder is not None and not self.quiet:
             self.note(f"columns of {study.table.name}: {count_kinds(encoder.kinds_)}")
             block = facts(*by_topic(self.findings, flags=True).items())
-            self.show(Padding(block, (0, 0, 0, 2)), with_messages=True)
+            print_lines(self.errors, Padding(block, (0, 0, 0, 2)))
 
     def with_subsample(self, found: Any) -> Any:
         """Diagnostics, with a note if they are those of a subsample."""
@@ -188,15 +187,10 @@ class Session(Terminal):
         self._outputs.claim(path, f"--{name}")
 
     def _record_path(self, outputs: dict[str, str]) -> Path | None:
-        """Path of the record of the run: in the folder of its first output file, None without one,
-        or if the run repeats a recorded one."""
-        named = [path for name, path in outputs.items() if name != "checkpoint" and path != "-"]
-        first = next((path for path in named if not is_special(Path(path))), None)
-        if first is None:
-            return None
-        place = Path(first).parent / f"{stem_of(first)}.run.toml"
+        """Path of the record of the run; None without one, or if the run repeats a recorded one."""
+        place = path_of_run(path for name, path in outputs.items() if name != "checkpoint")
         config = self.options["config"]
-        if config is None or not same_file(place, config):
+        if place is None or config is None or not same_file(place, config):
             return place
         before, _ = read_run(config, self.verb)
         if before != tomllib.loads(options_as_toml(self.configuration, place.parent)):
