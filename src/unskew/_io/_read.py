@@ -213,25 +213,34 @@ def read_table(
 
 
 def read_labels(
-    text: str, n: int, option: str, missing: Sequence[str] | None = None
-) -> tuple[InputTable, str, list]:
-    """Labels of n rows from FILE:COLUMN: the table, a title and the labels.
+    given: Sequence[str], n: int, option: str, missing: Sequence[str] | None = None
+) -> tuple[list[InputTable], dict[str, list]]:
+    """Labels of n rows from columns of files, each given as FILE:COLUMN.
 
-    The last colon that follows the name of a file is meant; both names may contain colons.
+    Returns the tables, and a title -> labels. The last colon that follows the name of a file is
+    meant; both names may contain colons.
     """
-    colons = [i for i in range(len(text) - 2, 0, -1) if text[i] == ":"]
-    if not colons:
-        raise FileError(f"{option} {text!r} should be FILE:COLUMN, for example other.csv:cluster")
-    at = next((i for i in colons if os.path.exists(text[:i])), colons[0])
-    path, column = text[:at], text[at + 1 :]
-    table = read_table(path, missing=missing)
-    labels = table.complete_column(column, option, "label")
-    if len(table) != n:
-        raise FileError(
-            f"{table.name}: has {len(table):,} rows but should have {n:,}, those of the data in "
-            f"the same order ({option})"
-        )
-    return table, f"{os.path.basename(path)}:{column}", list(labels)
+    tables: list[InputTable] = []
+    found: dict[str, list] = {}
+    for text in given:
+        colons = [i for i in range(len(text) - 2, 0, -1) if text[i] == ":"]
+        if not colons:
+            example = "for example other.csv:cluster"
+            raise FileError(f"{option} {text!r} should be FILE:COLUMN, {example}")
+        at = next((i for i in colons if os.path.exists(text[:i])), colons[0])
+        table = read_table(text[:at], missing=missing)
+        labels = list(table.complete_column(text[at + 1 :], option, "label"))
+        if len(labels) != n:
+            raise table.error(
+                f"has {len(labels):,} rows but should have {n:,}, those of the data in the same "
+                f"order ({option})"
+            )
+        title = f"{os.path.basename(text[:at])}:{text[at + 1 :]}"
+        if title in found:
+            raise FileError(f"{option} {title} is given twice")
+        tables.append(table)
+        found[title] = labels
+    return tables, found
 
 
 # --------------------------------------------------------------------------- source and format

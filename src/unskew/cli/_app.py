@@ -52,13 +52,8 @@ class _Command(click.RichCommand):
 
 def command(*examples: str) -> Callable[[Work], click.Command]:
     """Make a command of a function, with examples below its help."""
-
-    def decorate(work: Work) -> click.Command:
-        for panel in reversed(PANELS):
-            click.option_panel(panel)(work)
-        return app.command(cls=_Command, epilog="\n\n".join(["Examples:", *examples]))(work)
-
-    return decorate
+    panels = [click.RichOptionPanel(name) for name in PANELS]
+    return app.command(cls=_Command, panels=panels, epilog="\n\n".join(["Examples:", *examples]))
 
 
 def _execute(session: Session, work: Work) -> int:

@@ -57,16 +57,15 @@ class Session(Terminal):
     """
 
     def __init__(self, context: click.Context):
-        given, parameters = context.params, context.command.params
-        super().__init__(context.command.name or "", quiet=given["quiet"], as_json=given["json"])
-        self.options: dict[str, Any] = {}
-        self.changed: set[str] = set()
+        given, verb = context.params, context.command.name or ""
+        super().__init__(verb, quiet=given["quiet"], as_json=given["json"])
         declared = click.Context(context.command)  # without the values of --config
-        for name, parameter in ((p.name or "", p) for p in parameters):
-            value = given[name]
-            self.options[name] = (list(value) or None) if isinstance(value, tuple) else value
-            if self.options[name] not in (None, parameter.get_default(declared)):
-                self.changed.add(name)
+        defaults = {p.name or "": p.get_default(declared) for p in context.command.params}
+        self.options: dict[str, Any] = {
+            name: (list(given[name]) or None) if isinstance(given[name], tuple) else given[name]
+            for name in defaults
+        }
+        self.changed = {n for n, v in self.options.items() if v not in (None, defaults[n])}
         self.configuration = {
             n.replace("_", "-"): v for n, v in self.options.items() if n not in NOT_RECORDED
         }
@@ -99,14 +98,11 @@ class Session(Terminal):
 
     def read_labels(self, n: int) -> dict[str, list]:
         """FILE:COLUMN -> labels of the n rows of the data, for each --labels of compare."""
-        found: dict[str, list] = {}
-        for text in self.options["labels"] or ():
-            table, title, labels = read_labels(text, n, "--labels", self.options["missing"])
+        given, missing = self.options["labels"] or (), self.options["missing"]
+        tables, labels = read_labels(given, n, "--labels", missing)
+        for table in tables:
             self._note_input(table)
-            if title in found:
-                raise FileError(f"--labels {title} is given twice")
-            found[title] = labels
-        return found
+        return labels
 
     @contextlib.contextmanager
     def step(self, words: str) -> Iterator[None]:
