@@ -8,7 +8,6 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import rich_click as click
 from rich.console import Console
@@ -16,7 +15,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from .._progress import ProgressEvent, on_progress
 from .._records import visible
-from ..report._terminal import console_for, print_lines
+from ..report._terminal import console_for
 
 WORTH_TELLING = 5.0  # seconds of a command
 PLAIN_EVERY = 10.0  # seconds between lines about iterations where there is no terminal
@@ -50,11 +49,6 @@ class Terminal:
     def error(self, text: str) -> None:
         sys.stderr.write(f"unskew {self.verb}: {visible(' '.join(text.split()))}\n")
         sys.stderr.flush()
-
-    def show(self, *things: Any) -> None:
-        """Print a result."""
-        if not self.quiet:
-            print_lines(self.errors if self.output_is_taken else console_for(sys.stdout), *things)
 
     @contextlib.contextmanager
     def warnings_as_lines(self) -> Iterator[None]:

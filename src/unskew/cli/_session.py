@@ -37,7 +37,7 @@ from .._io import (
 )
 from .._records import ColumnWarning, Finding, by_topic
 from ..report import WRITERS, plain
-from ..report._terminal import count_kinds, facts, print_lines, several
+from ..report._terminal import console_for, count_kinds, facts, print_lines, several
 from ._config import DIGESTS, options_as_toml
 from ._console import Terminal, in_flags
 from ._inputs import Study
@@ -219,7 +219,9 @@ class Session(Terminal):
         """Print the summary and the names of the outputs; with --json a document of the content."""
         self.note_times()
         written = several(self.written.values(), 9)
-        self.show(*shown, facts(("rows", self.subsample), ("written", written)))
+        if not self.quiet:
+            console = self.errors if self.output_is_taken else console_for(sys.stdout)
+            print_lines(console, *shown, facts(("rows", self.subsample), ("written", written)))
         if self.as_json:
             document = {
                 **record_of(self.verb, self.tables),
