@@ -68,7 +68,7 @@ class Terminal:
             if not self.quiet and self.errors.is_terminal:
                 bars = shown.enter_context(bars_on(self.errors))
                 shown.enter_context(on_progress(BarProgress(bars, words)))
-            else:
+            elif not self.quiet:
                 self.note(words)
                 shown.enter_context(on_progress(self._note_event))
             yield
