@@ -209,11 +209,9 @@ class Session(Terminal):
         self.write("model", lambda _: functools.partial(save, estimator))
 
     def write_report(self, found: Any) -> None:
-        def render(path: str) -> str:
+        if self.options["report"] is not None:
             with self.progress("writing the report"):
-                return WRITERS[Path(path).suffix.lower()](found)
-
-        self.write("report", render)
+                self.write("report", lambda path: WRITERS[Path(path).suffix.lower()](found))
 
     def show_result(self, *shown: Any, **content: Any) -> None:
         """Print the summary and the names of the outputs; with --json a document of the content."""
