@@ -87,6 +87,15 @@ def test_everything_is_plain_frozen_and_json(found):
         found.verdict = None
 
 
+def test_columns_of_an_array_can_be_named(model, footprint):
+    names = [f"q{k}" for k in range(footprint.X.shape[1])]
+    named = diagnose(model, footprint.X, against=False, feature_names=names)
+    assert {f.feature for c in named.clusters for f in c.features} <= set(names)
+    assert not hasattr(model, "feature_names_in_")
+    with pytest.raises(ValueError, match="feature_names has 1 names but X has"):
+        diagnose(model, footprint.X, feature_names=["q"])
+
+
 def test_weights_are_described_by_the_metrics(found, model):
     w = found.weights
     assert w.effective_size == pytest.approx(effective_sample_size(model.weights_))

@@ -7,6 +7,7 @@ import io
 import os
 import stat
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -743,6 +744,26 @@ def test_stems():
     assert _io.stem_of("x/labels.csv.gz") == "labels"
     assert _io.stem_of("m.skops") == "m"
     assert _io.stem_of("v1.2.parquet") == "v1.2"
+
+
+def test_text_of_toml_is_read_as_it_was():
+    document = {"a": 'x "y"\x7f', "b": [1, 2.5], "c": True, "d": float("inf"), "e": []}
+    document |= {"t": {"k": 1, "inner": {"n": 0}, "rows": [{"z": "ü"}, {"z": "-"}]}}
+    text = _io.toml_text({**document, "none": None, "no": False})
+    assert tomllib.loads(text) == document
+    assert "# none is not set\n# no is not set\n" in text
+
+
+def test_a_file_of_a_run_is_read_with_its_record(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    table = read_table(tmp_path / "a.csv")
+    path = _io.path_of_run(["-", str(tmp_path / "labels.csv.gz")])
+    assert path == tmp_path / "labels.run.toml"
+    assert _io.path_of_run(["-"]) is None
+    path.write_text(_io.run_text("fit", _io.toml_text({"clusters": 3}), [table]))
+    assert _io.read_run(path, "fit") == ({"clusters": 3}, {"a.csv": table.sha256})
+    with pytest.raises(FileError, match="records a run of 'fit', not of 'weigh'"):
+        _io.read_run(path, "weigh")
 
 
 # ------------------------------------------------------------------ files that carry more than data

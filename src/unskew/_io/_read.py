@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +106,7 @@ def read_table(
     separator: str | None = None,
     encoding: str = "utf-8",
     variable: str | None = None,
-    missing: tuple[str, ...] = (),
+    missing: Sequence[str] | None = None,
     max_bytes: int | None = None,
 ) -> InputTable:
     """Read a table of any supported format.
@@ -118,9 +118,9 @@ def read_table(
         (SPSS), sas7bdat and xpt (SAS), xlsx, zip (of one table); None means by the suffix (csv for
         standard input and pipes). Text formats may be gzipped.
     header : whether the first line of csv and tsv has the names; else they are c0, c1, ...
-    separator : of csv; None means the most frequent of `,` `;` and tab in the first line (without
-        them `|` or blank, if all lines have the same number). If it is `;`, numbers may have a
-        decimal comma.
+    separator : of csv; "tab" and a backslash with t mean the tab. None means the most frequent of
+        `,` `;` and tab in the first line (without them `|` or blank, if all lines have the same
+        number). If it is `;`, numbers may have a decimal comma.
     encoding : of the text formats
     variable : name of the matrix in a npz or mat file (None means the only one with at least two
         rows and columns), of the sheet of an xlsx file, or of the file in a zip archive
@@ -146,6 +146,7 @@ def read_table(
     name = "standard input" if str(source) == STANDARD else str(source)
     place = _locate(source, name)
     form, packed = _format(source, place, format, name)
+    separator = "\t" if separator in ("tab", "\\t") else separator
     first: int | None = None
     notes: list[str] = []
     findings: list[Finding] = []
@@ -178,7 +179,7 @@ def read_table(
         where = io.BytesIO(content)
     if form in TEXT_TABLES:
         content = _text.as_utf8(content, name, encoding)
-    missing = MISSING_WORDS + tuple(missing)
+    missing = (*MISSING_WORDS, *(missing or ()))
     if form == "jsonl":
         limit = max(limit, expansion_limit(len(content))) if max_bytes is None else limit
         data, findings = _text.read_jsonl(content, name, missing, limit)
@@ -209,6 +210,37 @@ def read_table(
         raise FileError(f"{name}: has {data.shape[0]} rows and {data.shape[1]} columns")
     said = tuple(notes), tuple(findings)
     return InputTable(data, tuple(names), name, form, size, digest, first, *said)
+
+
+def read_labels(
+    given: Sequence[str], n: int, option: str, missing: Sequence[str] | None = None
+) -> tuple[list[InputTable], dict[str, list]]:
+    """Labels of n rows from columns of files, each given as FILE:COLUMN.
+
+    Returns the tables, and a title -> labels. The last colon that follows the name of a file is
+    meant; both names may contain colons.
+    """
+    tables: list[InputTable] = []
+    found: dict[str, list] = {}
+    for text in given:
+        colons = [i for i in range(len(text) - 2, 0, -1) if text[i] == ":"]
+        if not colons:
+            example = "for example other.csv:cluster"
+            raise FileError(f"{option} {text!r} should be FILE:COLUMN, {example}")
+        at = next((i for i in colons if os.path.exists(text[:i])), colons[0])
+        table = read_table(text[:at], missing=missing)
+        labels = list(table.complete_column(text[at + 1 :], option, "label"))
+        if len(labels) != n:
+            raise table.error(
+                f"has {len(labels):,} rows but should have {n:,}, those of the data in the same "
+                f"order ({option})"
+            )
+        title = f"{os.path.basename(text[:at])}:{text[at + 1 :]}"
+        if title in found:
+            raise FileError(f"{option} {title} is given twice")
+        tables.append(table)
+        found[title] = labels
+    return tables, found
 
 
 # --------------------------------------------------------------------------- source and format
@@ -281,7 +313,7 @@ def check_options(
     separator: str | None,
     encoding: str,
     variable: str | None,
-    missing: tuple[str, ...],
+    missing: Sequence[str] | None,
     max_bytes: int | None,
 ) -> None:
     """Raise an error for options that do not apply to the format."""

@@ -1,4 +1,4 @@
-"""Reading of small TOML files, and lines of TOML."""
+"""Reading of small TOML files, and text of TOML."""
 
 from __future__ import annotations
 
@@ -28,8 +28,24 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise FileError(f"{path}: is not a config: its values are nested too deeply") from None
 
 
-def toml_line(key: str, value: Any) -> str:
-    """`key = value` for a string, a number, true, or a list of these."""
+def toml_text(values: dict[str, Any], table: str = "") -> str:
+    """Values as lines of TOML: strings, numbers, true, and lists of these. None and False are
+    comments, a dict is a table and a list of dicts an array of tables."""
+    lines, tables = [], []
+    for key, value in values.items():
+        name = f"{table}.{key}" if table else key
+        if isinstance(value, dict):
+            tables.append(f"\n[{name}]\n{toml_text(value, name)}")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            tables += [f"\n[[{name}]]\n{toml_text(each, name)}" for each in value]
+        elif value is None or value is False:
+            lines.append(f"# {key} is not set\n")
+        else:
+            lines.append(f"{key} = {_toml_value(value)}\n")
+    return "".join(lines + tables)
+
+
+def _toml_value(value: Any) -> str:
     # Strings, lists and true of JSON are those of TOML, but for the character DEL and inf.
     text = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
-    return f"{key} = {text}".replace("\x7f", "\\u007f")
+    return text.replace("\x7f", "\\u007f")

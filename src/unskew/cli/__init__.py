@@ -25,19 +25,14 @@ def main(arguments: list[str] | None = None) -> int:
         with _handled(signal.SIGINT, _stop):
             from . import _commands  # noqa: F401 (adds the commands)
             from ._app import run
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] == "unskew":
+    except (ImportError, MemoryError) as error:  # also of a library that is too large for memory
+        name = getattr(error, "name", None) or ""
+        if name.split(".")[0] == "unskew":
             raise
-        needed = "the command line needs pip install 'unskew[cli]'"
-        sys.stderr.write(f"unskew: {error.name} is not installed; {needed}\n")
-        return 2
-    except ImportError as error:  # a library that does not load, as where memory is short
-        if (error.name or "").split(".")[0] == "unskew":
-            raise
-        sys.stderr.write(f"unskew: {error}\n")
-        return 2
-    except MemoryError:
-        sys.stderr.write("unskew: out of memory\n")
+        reason = "out of memory" if isinstance(error, MemoryError) else str(error)
+        if isinstance(error, ModuleNotFoundError):
+            reason = f"{name} is not installed; the command line needs pip install 'unskew[cli]'"
+        sys.stderr.write(f"unskew: {reason}\n")
         return 2
     # As with Ctrl-C, an exception lets outputs be discarded.
     with _handled(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any
 
 import rich_click as click
 
@@ -44,22 +42,18 @@ def app() -> None:
     """
 
 
+class _Command(click.RichCommand):
+    """A command whose function finds the values of its options in the session."""
+
+    def invoke(self, context: click.Context) -> int:
+        assert self.callback is not None
+        return _execute(Session(context), self.callback)
+
+
 def command(*examples: str) -> Callable[[Work], click.Command]:
-    """Make a command of a function, which finds the values of the options in the session."""
-
-    def decorate(work: Work) -> click.Command:
-        for panel in reversed(PANELS):
-            click.option_panel(panel)(work)
-
-        @app.command(work.__name__, epilog="\n\n".join(["Examples:", *examples]))
-        @click.pass_context
-        @functools.wraps(work)
-        def run_command(context: click.Context, **options: Any) -> int:
-            return _execute(Session(context), work)
-
-        return run_command
-
-    return decorate
+    """Make a command of a function, with examples below its help."""
+    panels = [click.RichOptionPanel(name) for name in PANELS]
+    return app.command(cls=_Command, panels=panels, epilog="\n\n".join(["Examples:", *examples]))
 
 
 def _execute(session: Session, work: Work) -> int:

@@ -20,14 +20,13 @@ from .. import (
 )
 from .._data.block_table import BlockTable
 from .._data.sampling import sample_rows
-from .._io import FileError, table_bytes
+from .._io import FileError
 from .._records import OverlapWarning
-from ..consensus._model_selection import choice_by_bic
+from ..consensus._model_selection import choice_of
 from ..diagnostics._simulated import score_samples
 from ..report import _terminal as terminal
-from ..report._fit_record import fit_record
-from ..report._page import plural
-from ..report._terminal import facts, several
+from ..report._fit_record import data_record, fit_record
+from ..report._terminal import facts
 from . import _inputs as inputs
 from . import _options as opt
 from ._app import command
@@ -50,9 +49,9 @@ def demo(run: Session) -> None:
     """
     sizes = {name: run.options[name] for name in ("rows", "rate", "samples")}
     with run.outputs(record=False):
-        with run.step("demo", "comparing eight methods"):
+        with run.step("comparing eight methods"):
             means, model, frame = score_samples(**sizes, seed=run.options["seed"])
-        with run.step("demo", "computing diagnostics"):
+        with run.step("computing diagnostics"):
             found = diagnostics.diagnose(model, frame)
         run.write_report(found)
     seconds = sum(run.seconds.values())
@@ -79,8 +78,7 @@ def columns(run: Session) -> None:
         table = study.table
         encoder = run.inspect_columns(study)
     if encoder is None:
-        rule = "columns of a table in memory are described, not a matrix or blocks"
-        raise FileError(f"{table.name}: {rule}")
+        raise table.error("columns of a table in memory are described, not a matrix or blocks")
     shown = encoder._describe_columns(table.findings)
     run.show_result(terminal.show_columns(shown, run.findings), rows=len(table), columns=shown)
 
@@ -102,7 +100,7 @@ def audit(run: Session) -> None:
     """
     with run.outputs():
         study = _read(run)
-        with run.step(study.table.name, "comparing pairs of columns"):
+        with run.step("comparing pairs of columns"):
             found = diagnostics.audit(
                 study.X,
                 suspects=study.in_X(study.suspects, "--suspect"),
@@ -139,7 +137,7 @@ def fit(run: Session) -> int:
     """
     if run.options["runs"] and run.options["checkpoint"] is not None:
         raise FileError("--checkpoint should not be given with --runs; it is for a single fit")
-    return _fit(run, _clustering)
+    return _fit(run)
 
 
 @command(
@@ -159,11 +157,13 @@ def weigh(run: Session) -> int:
     """
     if run.options["weights"] is None and not run.as_json:
         run.options["weights"] = "-"
-    return _fit(run, lambda run, study: DecorrelationWeights)
+    return _fit(run)
 
 
-def _clustering(run: Session, study: Study) -> Any:
+def _class_of(run: Session, study: Study) -> Any:
     """The class of the estimator, by --method and --runs."""
+    if run.verb == "weigh":
+        return DecorrelationWeights
     options = [f"--{n.replace('_', '-')}" for n in inputs.DCKM_OPTIONS if n in run.changed]
     reason = f"{options[0]} is an option of --method dckm" if options else ""
     method = run.options["method"]
@@ -178,38 +178,47 @@ def _clustering(run: Session, study: Study) -> Any:
     return ConsensusDCKM if run.options.get("runs") else DCKM
 
 
-def _fit(run: Session, choose_class: Any) -> int:
-    """The work of fit and weigh: fit an estimator of the chosen class and write the outputs."""
+def _make_estimator(run: Session, study: Study) -> tuple[Any, Any]:
+    """The estimator, and for DCKM with --clusters auto the selection of the number, else None; the
+    other classes select the number by themselves."""
+    kind, options, choice = _class_of(run, study), run.options, None
+    if kind is DCKM and options["clusters"] == "auto":
+        model = inputs.make_estimator(ConsensusDCKM, study, options | {"runs": None})
+        model.set_params(row_scale=None)  # as in the fit
+        with run.step("choosing the number of clusters"):
+            choice = choose_k(study.X, sample_weight=study.sample_weight, model=model)
+        options = options | {"clusters": choice.chosen}
+    return inputs.make_estimator(kind, study, options), choice
+
+
+def _fit(run: Session) -> int:
+    """The work of fit and weigh: fit an estimator and write the outputs."""
     share = run.options["fail_below"]
     if share is not None and not 0 < share <= 1:
         raise FileError(f"--fail-below {share:g} should be in (0, 1]")
     with run.outputs():
         study = _read(run)
-        kind, table = choose_class(run, study), study.table
-        options, choice = _choose_clusters(run, study, kind)
-        estimator = inputs.make_estimator(kind, study, options)
+        table, (estimator, choice) = study.table, _make_estimator(run, study)
         rereads = isinstance(table, BlockTable) and table.is_decoded_often(len(study.names))
         if rereads and not run.subsample:
             run.note(f"{table.name} is decoded anew in each pass; --cache FOLDER does it once")
-        with run.step(table.name, "fitting"):
+        with run.step("fitting"):
             estimator.fit(study.X, sample_weight=study.sample_weight)
-        seconds, shown = run.seconds["fitting"], inputs.named(estimator, study)
         found = None
         # With --quiet, diagnostics are computed only for a report, a check or JSON.
         if not run.quiet or any(run.options[name] for name in ("report", "fail_on", "json")):
-            found = _diagnose(run, study, shown)
+            found = _diagnose(run, study, estimator)
         _write_fit(run, study, estimator)
         run.write_report(found)
-    if hasattr(estimator, "n_runs"):
-        choice = estimator.choice_
-    elif options.get("clusters") == "auto":
-        choice = choice_by_bic(estimator)
-    result, data = fit_record(shown, found, seconds, choice), _described(study, estimator)
+    design, seconds = study.sample_weight is not None, run.seconds["fitting"]
+    data = data_record(estimator, study.names, study.suspects, design=design)
+    choice = choice or choice_of(estimator)
+    result = fit_record(estimator, found, seconds, choice)
     if run.verb == "weigh" and run.options["weights"] is None:
         result["weights"] = estimator.weights_
     failed = _failed_checks(run, estimator, found)
     run.show_result(
-        terminal.show_fit(shown, found, data, seconds, choice),
+        terminal.show_fit(estimator, found, data, seconds, choice),
         data=data,
         result=result,
         verdict=None if found is None else found.verdict,
@@ -239,47 +248,24 @@ def _read(run: Session) -> Study:
     return replace(study, X=sample.X, sample_weight=a)
 
 
-def _described(study: Study, estimator: Any) -> dict[str, Any]:
-    encoder = getattr(estimator, "encoder_", None)
-    return {
-        "rows": estimator.weights_.size,
-        "design_weights": study.sample_weight is not None,
-        "columns": study.names,
-        "kinds": getattr(encoder, "kinds_", {}),
-        "ignored": {k: str(v) for k, v in getattr(encoder, "ignored_", {}).items()},
-        "suspects": study.suspects,
-    }
-
-
-def _choose_clusters(run: Session, study: Study, kind: Any) -> tuple[dict, Any]:
-    """The options, and for DCKM with --clusters auto the selection of the number, else None; the
-    other classes select the number by themselves."""
-    options = run.options
-    if options.get("clusters") != "auto" or kind is not DCKM:
-        return options, None
-    model = inputs.make_estimator(ConsensusDCKM, study, options | {"runs": None})
-    model.set_params(row_scale=None)  # as in the fit
-    with run.step(study.table.name, "choosing the number of clusters"):
-        choice = choose_k(study.X, sample_weight=study.sample_weight, model=model)
-    return options | {"clusters": choice.chosen}, choice
-
-
 def _diagnose(run: Session, study: Study, estimator: Any) -> Any:
     words = "comparing with k-means" if hasattr(estimator, "labels_") else "computing diagnostics"
-    with run.step(study.table.name, words):
-        return run.with_subsample(diagnostics.diagnose(estimator, study.X, study.sample_weight))
+    with run.step(words):
+        found = diagnostics.diagnose(
+            estimator, study.X, study.sample_weight, feature_names=study.feature_names
+        )
+    return run.with_subsample(found)
 
 
 def _write_fit(run: Session, study: Study, estimator: Any) -> None:
     if hasattr(estimator, "labels_"):
-        per_row = {"cluster": estimator.labels_}
-        if hasattr(estimator, "confidence_"):
-            per_row["confidence"] = estimator.confidence_
-        run.write_table("labels", study.ids, **per_row)
+        per_row = {"cluster": "labels_", "confidence": "confidence_"}
+        found = {n: getattr(estimator, a) for n, a in per_row.items() if hasattr(estimator, a)}
+        run.write_table("labels", study.ids | found)
     weights = {"weight": estimator.weights_}
     if study.sample_weight is not None:
         weights["combined_weight"] = estimator.combined_weights_
-    run.write_table("weights", study.ids, **weights)
+    run.write_table("weights", study.ids | weights)
     estimator.verbose, estimator.checkpoint = 0, None  # options of the run, not of the model
     run.write_model(estimator)
 
@@ -316,25 +302,22 @@ def predict(run: Session) -> None:
     with run.outputs(("labels", "weights"), record=False):
         estimator, table = load(options["model"]), run.read_data()
         X, _ = inputs.for_model(table, estimator, options)
-        ids = inputs.row_names(table, table.check_name(options["id"], "--id"))
-        found = learned = None
-        with run.step(table.name, "predicting"):
-            if hasattr(estimator, "predict"):
-                found = estimator.predict(X)
-            elif options["labels"] is not None:
-                reason = "is a model of weights without clusters; use --weights"
-                raise FileError(f"{options['model']}: {reason}")
-            if options["weights"] is not None:
-                learned = estimator.predict_weights(X)
-        run.write_table("labels", ids, cluster=found)
-        run.write_table("weights", ids, weight=learned)
+        ids, has_clusters = inputs.row_names(table, options["id"]), hasattr(estimator, "predict")
+        if options["labels"] is not None and not has_clusters:
+            reason = "is a model of weights without clusters; use --weights"
+            raise FileError(f"{options['model']}: {reason}")
+        with run.step("predicting"):
+            found = estimator.predict(X) if has_clusters else None
+            learned = None if options["weights"] is None else estimator.predict_weights(X)
+        run.write_table("labels", ids | {"cluster": found})
+        run.write_table("weights", ids | {"weight": learned})
     result: dict[str, Any] = {"rows": len(table)}
     if found is not None:
         result["sizes"] = np.bincount(found, minlength=estimator._K)
         if options["labels"] is None:
             result["labels"] = found
-    clusters = ", ".join(f"{k}: {size:,}" for k, size in enumerate(result.get("sizes", ())))
-    run.show_result(facts(("rows", f"{len(table):,}"), ("clusters", clusters)), result=result)
+    shown = terminal.show_prediction(len(table), result.get("sizes", ()))
+    run.show_result(shown, result=result)
 
 
 OF_THE_FIT = (  # options of correct without --apply
@@ -372,7 +355,7 @@ def correct(run: Session) -> None:
     with run.outputs(record=applied is None):
         table = run.read_data()
         if isinstance(table, BlockTable):
-            raise FileError(f"{table.name}: correct reads a table in memory, not in blocks")
+            raise table.error("correct reads a table in memory, not in blocks")
         if applied is None:
             estimator, X, names = _fit_corrector(run, table)
         else:
@@ -382,19 +365,12 @@ def correct(run: Session) -> None:
                 raise FileError(f"{applied}: is a {kind}, not a model of unskew correct")
             X, names = inputs.for_model(table, estimator, options)
         if options["out"] is not None:
-            with run.step(table.name, "correcting"):
-                content = _corrected(table, estimator, X, names)
-            run.write("out", table_bytes(options["out"], content))
+            with run.step("correcting"):
+                run.write_table("out", _corrected(table, estimator, X, names))
         run.write_model(estimator)
     changed = [names[i] for i in estimator._corrected()]
-    named_columns = f"{plural(len(changed), 'column')}: {several(changed)}"
     run.show_result(
-        facts(
-            ("rows", f"{len(table):,}"),
-            ("corrected", named_columns if changed else "no column"),
-            ("groups", f"{estimator.n_components_}"),
-            ("identified", estimator.identified_),
-        ),
+        terminal.show_correction(estimator, len(table), changed),
         rows=len(table),
         corrected=changed,
         effects=estimator.suspect_effects_,
@@ -409,23 +385,23 @@ def _fit_corrector(run: Session, table: Any) -> tuple[SuspectCorrector, Any, lis
     particular = {
         "clusters": options["groups"],
         "protect": study.in_X(table.find(options["protect"], "--protect"), "--protect"),
-        "reference": inputs.reference_rows(table, options["reference"]),
+        "reference": table.rows_with(options["reference"], "--reference"),
     }
     estimator = inputs.make_estimator(SuspectCorrector, study, options | particular)
-    with run.step(table.name, "fitting"):
+    with run.step("fitting"):
         estimator.fit(study.X, sample_weight=study.sample_weight)
     if options["report"] is not None:
-        run.write_report(_diagnose(run, study, inputs.named(estimator.mixture_, study)))
-    run.write_table("weights", study.ids, weight=estimator.sample_weight_)
+        run.write_report(_diagnose(run, study, estimator.mixture_))
+    run.write_table("weights", study.ids | {"weight": estimator.sample_weight_})
     return estimator, study.X, study.names
 
 
 def _corrected(table: Any, estimator: Any, X: Any, names: list[str]) -> dict[str, Any]:
     """All columns of the table, with those of the model, which are those of X, corrected."""
-    out, kept = estimator.transform(X), [names[i] for i in estimator._kept()]
-    new = {name: out[name] if hasattr(out, "columns") else out[:, i] for i, name in enumerate(kept)}
-    others = {n: table.column(n) for n in table.names if n in new or n not in names}
-    return others | new  # in the order of the table
+    out = estimator.transform(X)
+    new = {names[i]: out[:, place] for place, i in enumerate(estimator._kept())}
+    kept = [name for name in table.names if name in new or name not in names]
+    return {name: new[name] if name in new else table.column(name) for name in kept}
 
 
 @command(
@@ -447,12 +423,11 @@ def compare(run: Session) -> None:
     with run.outputs(("report",)):
         study = _read(run)
         labels = run.read_labels(len(study.table))
-        kind = _clustering(run, study)
-        options, choice = _choose_clusters(run, study, kind)
-        parameters = inputs.make_estimator(kind, study, options).get_params(deep=False)
-        mixture = kind is SelectionMixture
+        estimator, choice = _make_estimator(run, study)
+        parameters = estimator.get_params(deep=False)
+        mixture = isinstance(estimator, SelectionMixture)
         K = parameters.pop("n_components" if mixture else "n_clusters")
-        with run.step(study.table.name, "fitting each method"):
+        with run.step("fitting each method"):
             found = diagnostics.compare(
                 study.X,
                 K,

@@ -1,46 +1,29 @@
-"""Options from a TOML file, and records of runs, which can be passed as such files."""
+"""Options from a TOML file, which may be that of an earlier run, and options as such a file."""
 
 from __future__ import annotations
 
 import os
-import platform
-from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
-from .._compat import installed_versions
-from .._io import FileError, Table, nearest, read_toml, toml_line
+from .._io import FileError, nearest, read_run, toml_text
 
 # Options whose paths are relative to the folder of the file.
 PATHS = ("data", "report", "labels", "weights", "model", "out", "apply", "checkpoint", "cache")
-RECORD = "record"  # the table of a run file that describes the run; not an option
+DIGESTS = "unskew.digests"  # in the context: SHA-256 of the inputs of the recorded run
 
 
 def use_config(context: click.Context, _: click.Parameter, path: str | None) -> str | None:
     """Callback of --config, which is read before all other options: its values are defaults."""
     if path is not None and not context.resilient_parsing:
         try:
-            given = read_toml(path)
-            record, verb = given.pop(RECORD, {}), context.command.name
-            context.meta[RECORD] = _recorded_digests(record, path, verb)
+            given, context.meta[DIGESTS] = read_run(path, context.command.name or "")
             context.default_map = _defaults(given, path, context)
         except FileError as error:
             raise click.BadParameter(str(error)) from error
     return path
-
-
-def _recorded_digests(record: Any, path: str, verb: str | None) -> dict[str, str]:
-    """Name of each input of the recorded run -> its SHA-256."""
-    try:
-        if record.get("verb", verb) != verb:
-            raise FileError(f"{path}: records a run of {record['verb']!r}, not of {verb!r}")
-        return {os.path.basename(e["file"]): str(e["sha256"]) for e in record.get("inputs", [])}
-    except (AttributeError, TypeError, KeyError):
-        what = f"{RECORD!r} = {record!r:.60}"
-        raise FileError(f"{path}: {what} should be a table with inputs: file and sha256") from None
 
 
 def _defaults(given: dict[str, Any], path: str, context: click.Context) -> dict[str, Any]:
@@ -54,60 +37,29 @@ def _defaults(given: dict[str, Any], path: str, context: click.Context) -> dict[
             raise FileError(f"{where} is not an option of {context.command.name}{hint}")
         if name in values:
             raise FileError(f"{path}: {flag!r} is given twice")
-        if getattr(known[name], "is_flag", False):
-            if not isinstance(value, bool):
-                raise FileError(f"{where} = {value!r} should be true or false")
-        else:
-            several = getattr(known[name], "multiple", False)
-            parts = value if several and isinstance(value, list) else [value]
-            for part in parts:
-                if isinstance(part, bool) or not isinstance(part, (str, int, float)):
-                    raise FileError(f"{where} = {part!r} should be a string or a number")
-            # As typed, so that 2.5 for an integer is an error and not 2.
-            parts = [str(part) for part in parts]
-            value = parts if several else parts[0]
+        several, boolean = (getattr(known[name], a, False) for a in ("multiple", "is_flag"))
+        parts = value if several and isinstance(value, list) else [value]
+        for part in parts:
+            if isinstance(part, bool) != boolean or not isinstance(part, (str, int, float)):
+                due = "true or false" if boolean else "a string or a number"
+                raise FileError(f"{where} = {part!r} should be {due}")
+        # As typed, so that 2.5 for an integer is an error and not 2.
+        parts = [str(part) for part in parts]
         if name in PATHS:
-            value = _each_path(value, lambda p: os.path.join(os.path.dirname(path), p))
-        values[name] = value
+            folder = os.path.dirname(path)
+            parts = [part if part == "-" else os.path.join(folder, part) for part in parts]
+        values[name] = parts if several else parts[0]
     return values
-
-
-def _each_path(value: Any, change: Callable[[Any], str]) -> Any:
-    if isinstance(value, list):
-        return [change(one) for one in value]
-    return value if value == "-" else change(value)
-
-
-def versions() -> dict[str, str]:
-    packages = ("unskew", "numpy", "scipy", "scikit-learn", "narwhals", "polars", "skops")
-    return {"python": platform.python_version(), **installed_versions(*packages)}
-
-
-def inputs_record(tables: list[Table]) -> list[dict[str, Any]]:
-    return [{"file": t.name, "size": t.size, "sha256": t.sha256} for t in tables]
 
 
 def options_as_toml(values: dict[str, Any], folder: Path) -> str:
     """Each option of a run as a line of TOML; paths are relative to the folder of the file."""
-    lines = []
-    for key, value in values.items():
-        if key in PATHS and value is not None:
-            value = _each_path(value, lambda p: Path(os.path.relpath(p, folder)).as_posix())
-        unset = value is None or value is False
-        lines.append(f"# {key} is not set" if unset else toml_line(key, value))
-    return "\n".join(lines)
 
+    def relative(path: str) -> str:
+        return path if path == "-" else Path(os.path.relpath(path, folder)).as_posix()
 
-def run_text(verb: str, values: dict[str, Any], tables: list[Table], folder: Path) -> str:
-    """The run as TOML: each option, and inputs and versions in [record]."""
-    lines = [
-        f"# A run of unskew; to repeat it: unskew {verb} --config THIS_FILE",
-        options_as_toml(values, folder),
-        *("", f"[{RECORD}]", toml_line("verb", verb)),
-        toml_line("time", datetime.now(UTC).isoformat(timespec="seconds")),
-        *("", f"[{RECORD}.versions]"),
-        *(toml_line(package, version) for package, version in versions().items()),
-    ]
-    for entry in inputs_record(tables):
-        lines += ["", f"[[{RECORD}.inputs]]", *(toml_line(k, v) for k, v in entry.items())]
-    return "\n".join(lines) + "\n"
+    given = {key: values[key] for key in PATHS if values.get(key) is not None}
+    return toml_text(
+        values
+        | {k: [*map(relative, v)] if isinstance(v, list) else relative(v) for k, v in given.items()}
+    )

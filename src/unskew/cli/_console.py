@@ -8,36 +8,17 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import rich_click as click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.segment import Segment
 
 from .._progress import ProgressEvent, on_progress
 from .._records import visible
+from ..report._terminal import console_for
 
 WORTH_TELLING = 5.0  # seconds of a command
 PLAIN_EVERY = 10.0  # seconds between lines about iterations where there is no terminal
-
-
-class VisibleConsole(Console):
-    """A console that shows the control characters of names and values instead of obeying them."""
-
-    def render(self, *args: Any, **kwargs: Any) -> Iterator[Segment]:
-        for part in super().render(*args, **kwargs):
-            yield part if part.control else Segment(visible(part.text), part.style)
-
-
-def console_for(stream: Any) -> Console:
-    """A console that prints plain text: a column named [red] is not interpreted as markup."""
-    if hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="replace")  # characters that cannot be encoded are shown as ?
-    console = VisibleConsole(file=stream, markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        console.width = max(console.width, 100)
-    return console
 
 
 class Terminal:
@@ -50,11 +31,13 @@ class Terminal:
         self.warnings: list[str] = []
         self.errors = console_for(sys.stderr)
         self.seconds: dict[str, float] = {}  # of each step
+        self._last_note = time.monotonic()
 
     # ------------------------------------------------------------------------------- messages
     def note(self, text: str) -> None:
         """One line on standard error, whatever the width of the terminal."""
         if not self.quiet:
+            self._last_note = time.monotonic()
             self.errors.print(f"unskew {self.verb}: {text}", soft_wrap=True)
 
     def warn(self, text: str) -> None:
@@ -66,19 +49,6 @@ class Terminal:
     def error(self, text: str) -> None:
         sys.stderr.write(f"unskew {self.verb}: {visible(' '.join(text.split()))}\n")
         sys.stderr.flush()
-
-    def show(self, *things: Any, with_messages: bool = False) -> None:
-        """Print a result; where it is not a terminal, lines do not end in blanks."""
-        if self.quiet:
-            return
-        on_errors = with_messages or self.output_is_taken
-        console = self.errors if on_errors else console_for(sys.stdout)
-        with contextlib.nullcontext() if console.is_terminal else console.capture() as captured:
-            console.print(*things, sep="\n")
-        if captured is not None:
-            lines = captured.get().splitlines()
-            console.file.writelines(f"{line.rstrip()}\n" for line in lines)
-            console.file.flush()
 
     @contextlib.contextmanager
     def warnings_as_lines(self) -> Iterator[None]:
@@ -100,9 +70,17 @@ class Terminal:
                 shown.enter_context(on_progress(BarProgress(bars, words)))
             elif not self.quiet:
                 self.note(words)
-                shown.enter_context(on_progress(LineProgress(self)))
+                shown.enter_context(on_progress(self._note_event))
             yield
         self.seconds[words] = self.seconds.get(words, 0.0) + time.monotonic() - begin
+
+    def _note_event(self, event: ProgressEvent) -> None:
+        """A line per step of the outermost phase; of inner phases one now and then."""
+        announced = event.done == 0 and event.phase != "message"
+        late = time.monotonic() - self._last_note > PLAIN_EVERY
+        inner = event.depth > 0 or event.phase == "iteration"
+        if not announced and (late or not inner):
+            self.note(str(event))
 
     def note_times(self) -> None:
         """The share of each step, of a command that took a while."""
@@ -146,21 +124,6 @@ class BarProgress:
             total=event.total,
             text=event.details(".3f", most=4),
         )
-
-
-class LineProgress:
-    """A line per step of the outermost phase; of inner phases one now and then."""
-
-    def __init__(self, terminal: Terminal):
-        self.terminal, self.last = terminal, time.monotonic()
-
-    def __call__(self, event: ProgressEvent) -> None:
-        announced = event.done == 0 and event.phase != "message"
-        late = time.monotonic() - self.last > PLAIN_EVERY
-        inner = event.depth > 0 or event.phase == "iteration"
-        if not announced and (late or not inner):
-            self.last = time.monotonic()
-            self.terminal.note(str(event))
 
 
 # Parameters of the library and the options that set them, where the names differ.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import sys
 import tomllib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +26,19 @@ from .._io import (
     InputTable,
     Outputs,
     Table,
-    is_special,
-    read_table,
-    read_toml,
+    path_of_run,
+    read_labels,
+    read_run,
+    record_of,
+    run_text,
     same_file,
-    stem_of,
     table_bytes,
     table_format,
 )
 from .._records import ColumnWarning, Finding, by_topic
 from ..report import WRITERS, plain
-from ..report._terminal import count_kinds, facts, several
-from . import _config
+from ..report._terminal import console_for, count_kinds, facts, print_lines, several
+from ._config import DIGESTS, options_as_toml
 from ._console import Terminal, in_flags
 from ._inputs import Study
 
@@ -71,20 +73,16 @@ class Session(Terminal):
         self.findings: list[Finding] = []
         self.written: dict[str, str] = {}
         self.subsample = ""  # which rows are analysed, if not all
-        self._recorded: dict[str, str] = context.meta.get(_config.RECORD, {})
+        self._recorded: dict[str, str] = context.meta.get(DIGESTS, {})
         self._outputs = Outputs()
 
     # --------------------------------------------------------------------------------- inputs
     def read_data(self) -> Table:
         given, source = self.options, self.options["data"]
-        reading = {
-            "header": not given["no_header"],
-            "separator": {"\\t": "\t", "tab": "\t"}.get(given["separator"], given["separator"]),
-            "missing": tuple(given["missing"] or ()),
-        }
-        same = ("format", "encoding", "variable", "max_bytes", "blocks", "cache")
+        reading = ("format", "separator", "encoding", "missing", "variable", "max_bytes")
+        same = {name: given[name] for name in (*reading, "blocks", "cache")}
         with self.progress(f"reading {'standard input' if source == '-' else source}"):
-            table = open_table(source, **reading, **{name: given[name] for name in same})
+            table = open_table(source, header=not given["no_header"], **same)
         return self._note_input(table)
 
     def _note_input(self, table: Table) -> Table:
@@ -100,25 +98,28 @@ class Session(Terminal):
 
     def read_labels(self, n: int) -> dict[str, list]:
         """FILE:COLUMN -> labels of the n rows of the data, for each --labels of compare."""
-        found: dict[str, list] = {}
-        for text in self.options["labels"] or ():
-            path, column = _file_and_column(text)
-            table = read_table(path, missing=tuple(self.options["missing"] or ()))
-            self._note_input(table).check_name(column, "--labels")
-            if len(table) != n:
-                due = f"should have {n:,}, those of the data in the same order (--labels)"
-                raise FileError(f"{table.name}: has {len(table):,} rows but {due}")
-            title = f"{os.path.basename(path)}:{column}"
-            if title in found:
-                raise FileError(f"--labels {title} is given twice")
-            found[title] = list(table.complete_column(column, "--labels", "label"))
-        return found
+        given, missing = self.options["labels"] or (), self.options["missing"]
+        tables, labels = read_labels(given, n, "--labels", missing)
+        for table in tables:
+            self._note_input(table)
+        return labels
 
     @contextlib.contextmanager
-    def step(self, name: str, words: str) -> Iterator[None]:
-        """A step that the terminal shows; its errors name the file."""
-        with _named_errors(name), self.progress(words):
+    def step(self, words: str) -> Iterator[None]:
+        """A step that the terminal shows; its errors name the data."""
+        with self._named_errors(), self.progress(words):
             yield
+
+    @contextlib.contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Raise errors of the library about data or options again with the name of the file."""
+        try:
+            yield
+        except FileError:
+            raise
+        except (ValueError, TypeError) as error:
+            name = self.tables[0].name if self.tables else self.verb
+            raise FileError(f"{name}: {in_flags(str(error))}") from error
 
     def inspect_columns(self, study: Study) -> Any:
         """Fit the encoder to a table in memory, for the findings of all columns at once.
@@ -127,7 +128,7 @@ class Session(Terminal):
         """
         if study.encoder is None or not isinstance(study.table, InputTable):
             return None
-        with _named_errors(study.table.name):
+        with self._named_errors():
             encoder = clone(study.encoder).fit(study.X)
         found = (*study.table.findings, *encoder.findings_)
         self.findings = [finding for finding in found if finding.column in encoder.kinds_]
@@ -142,7 +143,7 @@ class Session(Terminal):
         if encoder is not None and not self.quiet:
             self.note(f"columns of {study.table.name}: {count_kinds(encoder.kinds_)}")
             block = facts(*by_topic(self.findings, flags=True).items())
-            self.show(Padding(block, (0, 0, 0, 2)), with_messages=True)
+            print_lines(self.errors, Padding(block, (0, 0, 0, 2)))
 
     def with_subsample(self, found: Any) -> Any:
         """Diagnostics, with a note if they are those of a subsample."""
@@ -166,8 +167,8 @@ class Session(Terminal):
                 self._outputs.claim(place, "the record of the run")
             yield
             if place is not None:
-                text = _config.run_text(self.verb, self.configuration, self.tables, place.parent)
-                self._outputs.write(place, text)
+                options = options_as_toml(self.configuration, place.parent)
+                self._outputs.write(place, run_text(self.verb, options, self.tables))
                 self.written["run"] = str(place)
             self._outputs.commit()
 
@@ -182,57 +183,46 @@ class Session(Terminal):
         self._outputs.claim(path, f"--{name}")
 
     def _record_path(self, outputs: dict[str, str]) -> Path | None:
-        """Path of the record of the run: in the folder of its first output file, None without one,
-        or if the run repeats a recorded one."""
-        kept = [path for name, path in outputs.items() if name != "checkpoint" and path != "-"]
-        first = next((path for path in kept if not is_special(Path(path))), None)
-        if first is None:
-            return None
-        place = Path(first).parent / f"{stem_of(first)}.run.toml"
+        """Path of the record of the run; None without one, or if the run repeats a recorded one."""
+        place = path_of_run(path for name, path in outputs.items() if name != "checkpoint")
         config = self.options["config"]
-        if config is None or not same_file(place, config):
+        if place is None or config is None or not same_file(place, config):
             return place
-        before = read_toml(config)
-        before.pop(_config.RECORD, None)
-        if before != tomllib.loads(_config.options_as_toml(self.configuration, place.parent)):
+        before, _ = read_run(config, self.verb)
+        if before != tomllib.loads(options_as_toml(self.configuration, place.parent)):
             reason = "the record of this run would overwrite its --config, which has other options"
             raise FileError(f"{place}: {reason}; rename the output or the --config file")
         return None
 
-    def write(self, name: str, content: Content) -> None:
-        """Write the output of the option `name`."""
-        path = self.options[name]
-        self._outputs.write(path, content)
-        if path != "-":
-            self.written[name] = path
-
-    def write_table(self, name: str, ids: tuple[str, Any], **columns: Any) -> None:
-        """Write columns next to the row identifiers, if the option `name` is given."""
+    def write(self, name: str, make: Callable[[str], Content]) -> None:
+        """Write what `make(path)` returns to the output of the option `name`, if it is given."""
         path = self.options[name]
         if path is not None:
-            self.write(name, table_bytes(path, {ids[0]: ids[1], **columns}))
+            self._outputs.write(path, make(path))
+            if path != "-":
+                self.written[name] = path
+
+    def write_table(self, name: str, columns: dict[str, Any]) -> None:
+        self.write(name, lambda path: table_bytes(path, columns))
 
     def write_model(self, estimator: Any) -> None:
-        if self.options["model"] is not None:
-            self.write("model", lambda path: save(estimator, path))
+        self.write("model", lambda _: functools.partial(save, estimator))
 
     def write_report(self, found: Any) -> None:
-        path = self.options["report"]
-        if path is not None:
+        if self.options["report"] is not None:
             with self.progress("writing the report"):
-                content = WRITERS[Path(path).suffix.lower()](found)
-            self.write("report", content)
+                self.write("report", lambda path: WRITERS[Path(path).suffix.lower()](found))
 
     def show_result(self, *shown: Any, **content: Any) -> None:
         """Print the summary and the names of the outputs; with --json a document of the content."""
         self.note_times()
         written = several(self.written.values(), 9)
-        self.show(*shown, facts(("rows", self.subsample), ("written", written)))
+        if not self.quiet:
+            console = self.errors if self.output_is_taken else console_for(sys.stdout)
+            print_lines(console, *shown, facts(("rows", self.subsample), ("written", written)))
         if self.as_json:
             document = {
-                "verb": self.verb,
-                "versions": _config.versions(),
-                "inputs": _config.inputs_record(self.tables),
+                **record_of(self.verb, self.tables),
                 "configuration": self.configuration,
                 "findings": [finding._asdict() for finding in self.findings],
                 **content,
@@ -241,23 +231,3 @@ class Session(Terminal):
             }
             sys.stdout.write(json.dumps(plain(document), indent=2, default=str) + "\n")
             sys.stdout.flush()
-
-
-@contextlib.contextmanager
-def _named_errors(name: str) -> Iterator[None]:
-    """Raise errors of the library about data or options again with the name of the file."""
-    try:
-        yield
-    except FileError:
-        raise
-    except (ValueError, TypeError) as error:
-        raise FileError(f"{name}: {in_flags(str(error))}") from error
-
-
-def _file_and_column(text: str) -> tuple[str, str]:
-    """FILE:COLUMN at the last colon that follows the name of a file; both may contain colons."""
-    colons = [i for i in range(len(text) - 2, 0, -1) if text[i] == ":"]
-    if not colons:
-        raise FileError(f"--labels {text!r} should be FILE:COLUMN, for example other.csv:cluster")
-    at = next((i for i in colons if os.path.exists(text[:i])), colons[0])
-    return text[:at], text[at + 1 :]

@@ -86,14 +86,16 @@ class BICCandidate:
     bic: float
 
 
-def choice_by_bic(mixture: Any) -> Choice:
-    """The number of groups that a SelectionMixture has selected, and the best BIC of each."""
-    best: dict[int, float] = {}
-    for each in mixture.candidates_:
+def choice_of(model: Any) -> Choice | None:
+    """The number of clusters that a fitted model has selected; None if it was given."""
+    if getattr(model, "n_components", None) != "auto":
+        return model.choice_ if hasattr(model, "n_runs") else None
+    best: dict[int, float] = {}  # BIC by the number of groups of a SelectionMixture
+    for each in model.candidates_:
         K = each["n_components"]
         best[K] = min(best.get(K, np.inf), float(each["bic"]))
     tried = tuple(BICCandidate(K, best[K]) for K in sorted(best))
-    return Choice("n_components", mixture.n_components_, "bic", tried)
+    return Choice("n_components", model.n_components_, "bic", tried)
 
 
 def choose_k(

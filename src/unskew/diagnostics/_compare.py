@@ -16,7 +16,7 @@ from .._data.sampling import sample_rows
 from .._progress import emit, nested_progress
 from .._validation import check_option
 from ..baselines import DecorrelatedKMeans, DropKMeans, PCAKMeans, PlainKMeans
-from ..consensus._model_selection import choice_by_bic
+from ..consensus._model_selection import choice_of
 from ..dckm import DCKM
 from ..metrics import effective_sample_size, silhouette_score
 from ..mixture import SelectionMixture
@@ -129,7 +129,7 @@ def compare(
     sample = sample_rows(X, sample_weight, seed)
     given = {title: _check_labels(title, own, sample) for title, own in (labels or {}).items()}
     X, sample_weight = sample.X, None if sample_weight is None else sample.a
-    names = check_names(feature_names, X)
+    check_names(feature_names, X)  # before the fit
     check_option("method", method, ("auto", "mixture", "dckm"))
     if method == "auto":
         method = "dckm" if suspects is None or sp.issparse(X) else "mixture"
@@ -146,9 +146,7 @@ def compare(
     with nested_progress():
         model.fit(X, sample_weight=sample_weight)
     emit("method", 1, n_methods, status=METHODS[method])
-    if names is not None:
-        model.feature_names_in_ = names
-    inspection = inspect_fit(model, X, sample_weight)
+    inspection = inspect_fit(model, X, sample_weight, feature_names)
     view = inspection.view
     baselines = inspection.baselines()
     fitted, skipped = _fit_all(model, method, view, X, sample_weight, wanted + others, baselines)
@@ -187,7 +185,7 @@ def compare(
             n_rows=sample.n,
         ),
         n_clusters=model._K,
-        choice=choice_by_bic(model) if method == "mixture" and n_clusters == "auto" else None,
+        choice=choice_of(model),
     )
 
 

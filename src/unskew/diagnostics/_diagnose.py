@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ from ._overlap import measure_overlap
 from ._results import Baseline, Convergence, Diagnostics, SuspectEffect
 from ._separation import measure_separation
 from ._verdict import Evidence, Verdict, decide
-from ._view import View, call_of, row_index, settings_of, view_of_fit
+from ._view import View, call_of, check_names, row_index, settings_of, view_of_fit
 
 ALL, DROPPED, REGRESSED = (
     "k-means, all columns",
@@ -48,7 +49,14 @@ UNEQUAL_SCALES = 10.0
 MAX_EFFECTS = 200
 
 
-def diagnose(model: Any, X: Any, sample_weight: Any = None, *, against: bool = True):
+def diagnose(
+    model: Any,
+    X: Any,
+    sample_weight: Any = None,
+    *,
+    against: bool = True,
+    feature_names: Any = None,
+):
     """Diagnose a fit: weights, imbalance before and after, clusters, baselines, verdict.
 
     Parameters
@@ -65,6 +73,8 @@ def diagnose(model: Any, X: Any, sample_weight: Any = None, *, against: bool = T
         them and after regressing them out. The baselines use the model's initializations, at
         least ten for k-means, and the model's clusters as one more. If False, there is no flow,
         and the verdict uses the weights alone.
+    feature_names : list or None
+        Names for the columns of an array; None: column 0, column 1, ...
 
     Returns
     -------
@@ -83,7 +93,7 @@ def diagnose(model: Any, X: Any, sample_weight: Any = None, *, against: bool = T
     >>> found.evidence.typical_after < found.evidence.typical_before
     True
     """
-    inspection = inspect_fit(model, X, sample_weight)
+    inspection = inspect_fit(model, X, sample_weight, feature_names)
     return describe_fit(inspection, inspection.baselines() if against else {})
 
 
@@ -174,7 +184,7 @@ def mean_difference(model: Any, X: Any, sample_weight: Any = None) -> tuple[floa
     return found.typical_before, found.typical_after
 
 
-def inspect_fit(model: Any, X: Any, sample_weight: Any) -> Inspection:
+def inspect_fit(model: Any, X: Any, sample_weight: Any, feature_names: Any = None) -> Inspection:
     check_is_fitted(model, "weights_")
     dense = isinstance(model, SelectionMixture) and sp.issparse(X)
     most = max(MIN_ROWS, min(MAX_ROWS, MAX_ENTRIES // X.shape[1])) if dense else MAX_ROWS
@@ -186,6 +196,10 @@ def inspect_fit(model: Any, X: Any, sample_weight: Any) -> Inspection:
             f"X has {sample.n} rows but the model was fitted to {model.weights_.size}; X should "
             "be the data of the fit"
         )
+    names = check_names(feature_names, sample.X)
+    if names is not None:
+        model = copy(model)
+        model.feature_names_in_ = names
     few = subset_model(model, sample.chosen)
     weights = None if sample_weight is None else sample.a
     view = view_of_fit(few, sample.X, weights)

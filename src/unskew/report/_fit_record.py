@@ -42,3 +42,18 @@ def fit_record(
     if isinstance(estimator, SelectionMixture):
         result["form"] = estimator.choice_
     return result
+
+
+def data_record(
+    estimator: Any, columns: list[str], suspects: list[str], *, design: bool
+) -> dict[str, Any]:
+    """The data of a fit, and what the encoder made of the columns; `design`: with weights."""
+    encoder = getattr(estimator, "encoder_", None)
+    return {
+        "rows": estimator.weights_.size,
+        "design_weights": design,
+        "columns": columns,
+        "kinds": getattr(encoder, "kinds_", {}),
+        "ignored": {k: str(v) for k, v in getattr(encoder, "ignored_", {}).items()},
+        "suspects": suspects,
+    }

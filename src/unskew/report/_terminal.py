@@ -1,21 +1,24 @@
-"""Results as tables for a terminal. Needs rich, which the command line installs."""
+"""Results as tables for a terminal, and a console that prints them. Needs rich, which the command
+line installs."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rich import box
-from rich.console import Group
+from rich.console import Console, Group
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from .._records import ADVICE, Finding, Records
+from .._records import ADVICE, Finding, Records, visible
+from ..corrector import SuspectCorrector
 from ..diagnostics import Audit, Comparison, Diagnostics, Verdict
 from ..diagnostics._simulated import MethodScores
 from ._audit_page import page_of_audit
-from ._page import ReportTable, form, suspects_in_words
+from ._page import ReportTable, form, plural, suspects_in_words
 
 COLOURS = {
     "helped": "green",
@@ -40,6 +43,35 @@ Effective size: effective sample size as a share of the rows. Mean difference: o
 columns between the sites, in standard deviations, after the correction.
 """
 PLURAL = {"number": "numbers", "category": "categories", "date": "dates"}
+
+
+class VisibleConsole(Console):
+    """A console that shows the control characters of names and values instead of obeying them."""
+
+    def render(self, *args: Any, **kwargs: Any) -> Iterator[Segment]:
+        for part in super().render(*args, **kwargs):
+            yield part if part.control else Segment(visible(part.text), part.style)
+
+
+def console_for(stream: Any) -> Console:
+    """A console that prints plain text: a column named [red] is not interpreted as markup."""
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")  # characters that cannot be encoded are shown as ?
+    console = VisibleConsole(file=stream, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = max(console.width, 100)
+    return console
+
+
+def print_lines(console: Console, *things: Any) -> None:
+    """Print tables; where the console is not a terminal, lines do not end in blanks."""
+    if console.is_terminal:
+        console.print(*things, sep="\n")
+        return
+    with console.capture() as captured:
+        console.print(*things, sep="\n")
+    console.file.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+    console.file.flush()
 
 
 def facts(*rows: tuple[str, Any]) -> Table:
@@ -134,6 +166,23 @@ def show_fit(
     return Group(
         *shown,
         facts(*(("overlap", text) for text in unclear), ("verdict", verdict_line(found.verdict))),
+    )
+
+
+def show_prediction(n: int, sizes: Iterable[int]) -> Table:
+    """Number of new rows, and of those in each cluster (of a model of clusters)."""
+    clusters = ", ".join(f"{k}: {size:,}" for k, size in enumerate(sizes))
+    return facts(("rows", f"{n:,}"), ("clusters", clusters))
+
+
+def show_correction(estimator: SuspectCorrector, n: int, corrected: list[str]) -> Table:
+    """Number of rows, the corrected columns, and whether the effects are identified."""
+    columns = f"{plural(len(corrected), 'column')}: {several(corrected)}"
+    return facts(
+        ("rows", f"{n:,}"),
+        ("corrected", columns if corrected else "no column"),
+        ("groups", f"{estimator.n_components_}"),
+        ("identified", estimator.identified_),
     )
 
 
