@@ -27,8 +27,9 @@ from .sites.evaluation import as_suspects, prepare
 from .sites.methods import Rows, take
 
 SEEDS, QUICK_SEEDS = 2, 1
-# Seeds of the design of the rules were 100 to 310, 1000 to 1003, 3000, 3001 and 5000 to 5002.
-FIRST_SEED = 6000
+# Seeds of the design of the rules were 100 to 310, 1000 to 1003, 3000, 3001, 5000 to 5002, 6000 and
+# 6001.
+FIRST_SEED = 7000
 WORDS = ("helped", "no effect", "harmed", "cannot be told")
 # A change of the population ARI within this is no effect.
 NOTHING = 0.02

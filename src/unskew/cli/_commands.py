@@ -264,7 +264,7 @@ def _write_fit(run: Session, study: Study, estimator: Any) -> None:
         run.write_table("labels", study.ids | found)
     weights = {"weight": estimator.weights_}
     if study.sample_weight is not None:
-        weights["combined_weight"] = estimator.combined_weights_
+        weights["combined_weight"] = estimator.combined_weights_ / study.weight_scale
     run.write_table("weights", study.ids | weights)
     estimator.verbose, estimator.checkpoint = 0, None  # options of the run, not of the model
     run.write_model(estimator)
@@ -392,7 +392,9 @@ def _fit_corrector(run: Session, table: Any) -> tuple[SuspectCorrector, Any, lis
         estimator.fit(study.X, sample_weight=study.sample_weight)
     if options["report"] is not None:
         run.write_report(_diagnose(run, study, estimator.mixture_))
-    run.write_table("weights", study.ids | {"weight": estimator.sample_weight_})
+    run.write_table(
+        "weights", study.ids | {"weight": estimator.sample_weight_ / study.weight_scale}
+    )
     return estimator, study.X, study.names
 
 

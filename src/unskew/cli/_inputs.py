@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import SelectionMixture, TableEncoder
 from .._io import Table
+from .._validation import check_weights
 from ._console import OPTIONS
 
 # Options that SelectionMixture does not have.
@@ -28,7 +29,8 @@ class Study:
     X: Any  # frame, array, CSR matrix or reader of blocks of the selected columns
     names: list[str]  # of the columns of X
     suspects: list[str]  # some of these
-    sample_weight: np.ndarray | None
+    sample_weight: np.ndarray | None  # design weights times weight_scale
+    weight_scale: float
     ids: dict[str, Any]  # the row identifiers, by the name of their column
     encoder: TableEncoder | None  # not fitted; None for matrices, which are not encoded
 
@@ -60,9 +62,15 @@ def make_study(table: Table, options: dict[str, Any]) -> Study:
         raise table.error("no column remains to be analysed")
     if suspects and len(suspects) == len(names):
         raise table.error("all remaining columns are --suspect; there should be others")
-    a = None if weight is None else table.weights(weight, "--weight-column")
+    a, scale = None, 1.0
+    if weight is not None:
+        # BIC counts weight as rows, of which survey weights stand for millions: they are scaled to
+        # Kish's effective number of rows.
+        a = check_weights(table.weights(weight, "--weight-column"), len(table))
+        scale = float(a.sum() / (a @ a))
+        a = a * scale
     ids, encoder = row_names(table, id_column), make_encoder(table, names, options)
-    return Study(table, table.select(names), names, suspects, a, ids, encoder)
+    return Study(table, table.select(names), names, suspects, a, scale, ids, encoder)
 
 
 def chosen_columns(table: Table, options: dict[str, Any]) -> set[str]:

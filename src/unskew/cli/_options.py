@@ -54,7 +54,8 @@ suspects = group(
         help="Nuisance (batch) column through which the bias came in: site, scanner, channel. "
         "Repeatable; * as in --drop. Without suspects all pairs of columns are decorrelated."),
     column("--weight-column", "-w",
-        help="Design weights: weight 2 equals the row twice, weight 0 an absent row."),
+        help="Design weights, scaled to Kish's effective number of rows, because BIC counts rows; "
+        "weight 0 is an absent row."),
 )
 row_id = column("--id", help="Row identifier in the outputs; not analysed. Default: row number "
     "from 1.")

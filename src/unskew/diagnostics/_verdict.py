@@ -21,10 +21,13 @@ DECISIVE = 100.0
 CLOSER = 0.1
 # Clusters whose agreement with the groups of a mixture is below this are other groups.
 OTHER_GROUPS = 0.9
-# Groups of a mixture and those of mixtures of two random halves of the rows: the lower agreement
-# from which they are reproducible, by whether the effects are identified (unless small effects are
-# assumed, or at all), and the difference of BIC that then decides.
+# Jaccard similarity of every group of a mixture with a group of each of two mixtures of random
+# halves of the rows, from which the groups are reproducible ("highly stable", Hennig 2007); where
+# only small effects are identified, the groups have less support, and more is asked.
 REPRODUCIBLE = {"yes": 0.85, "under small effects": 0.9, "no": 0.9}
+# Similarity from which the groups of a mixture decide although those of the model are others.
+CERTAIN = 0.95
+# Difference of BIC that decides between a mixture and k-means, if its groups are reproducible.
 CLEAR = 10.0
 # A mean difference below half of BALANCED, or below BEYOND_CHANCE times its expected value under
 # independence, is no imbalance.
@@ -124,26 +127,29 @@ def decide(evidence: Evidence) -> Verdict:
     no effect  the clusters are the same: the agreement is at least 0.95, or, of DCKM, as high as
                that of two runs of k-means
     cannot be told
-               the data do not show groups: the BIC of a mixture with one group is lower
+               the data hardly show groups: the BIC of the mixture is not lower by more than 100
+               than that of a mixture with one group
     of SelectionMixture:
     cannot be told
-               the effects are not identifiable, or mixtures of random halves of the rows find
-               other groups (agreement below 0.85, or 0.9 where the effects are identified under
-               small effects only)
+               the effects are not identifiable, or mixtures of random halves of the rows do not
+               find every group again (Jaccard similarity below 0.85, or 0.9 where the effects are
+               identified under small effects only)
     helped     the BIC of the groups is lower than that of the clusters of k-means by more than 10
     harmed     it is higher by more than 10
     of DCKM and ConsensusDCKM:
     cannot be told
-               the groups of a mixture, with which both could be compared, differ between random
-               halves of the rows (in the same sense)
+               the groups of a mixture, with which both could be compared, are not found again in
+               random halves of the rows (in the same sense)
     helped     in the population that the mixture estimates, the clusters agree with its groups
-               better than those of k-means: by 0.1, or their BIC is lower by more than 100
+               better than those of k-means: by 0.1, or they agree by 0.9 and their BIC is lower
+               by more than 100
     harmed     the same with "worse" and "higher"
     cannot be told
                otherwise; also where agreement and BIC contradict each other, and for data with too
                many columns for the comparison; instead of "helped" where the effects are not
                identifiable, or the groups of the mixture are others (agreement below 0.9) with a
-               BIC that is lower than both by more than 100
+               BIC that is lower than both by more than 100, unless agreement and BIC both favour
+               the clusters and every group of the mixture is found again (similarity 0.95)
     without suspects, compared with k-means on all columns
     no effect  the clusters are the same (agreement above 0.88)
     harmed     otherwise: strong decorrelation splits clusters, and the data cannot show whether
@@ -230,10 +236,17 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
         )
     if shows_no_groups(e):
         assert e.group_gain is not None
+        if e.group_gain < 0:
+            found = "The data do not show groups: a model with one group explains them better than"
+        else:
+            found = (
+                "The data hardly show groups: a model with one group explains them nearly as well "
+                "as"
+            )
         return conclude(
             "cannot be told",
-            "The data do not show groups: a model with one group explains them better than a "
-            f"mixture of {e.n_clusters} (BIC is lower by {-e.group_gain:,.0f}).",
+            f"{found} a mixture of {e.n_clusters} (BIC is "
+            f"{'lower' if e.group_gain < 0 else 'higher'} by {abs(e.group_gain):,.0f}).",
         )
     if e.of_mixture:
         return _decide_mixture(e, plain, conclude)
@@ -246,21 +259,28 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
             "cannot be told",
             f"The clusters differ from those of {plain} (agreement {e.same_as_dropped:.2f}), and "
             "the groups of a mixture model, with which both could be compared, are not "
-            f"reproducible: random halves of the rows agree by {e.mixture_halves:.2f}.",
+            f"reproducible: {_not_found(e.mixture_halves, e.identified)}.",
         )
+    assert e.mixture_halves is not None
     numbers = (
         "A mixture model estimates the groups of the population: the clusters agree with them by "
         f"{e.mixture_same:.2f}, those of {plain} by {e.mixture_same_as_dropped:.2f}. BIC of the "
         f"clusters is {'lower' if gain > 0 else 'higher'} by {abs(gain):,.0f}."
     )
-    if (closer > CLOSER and gain > -DECISIVE) or (closer > 0 and gain > DECISIVE):
+    near = e.mixture_same >= OTHER_GROUPS
+    if (closer > CLOSER and gain > -DECISIVE) or (near and closer > 0 and gain > DECISIVE):
         lower = min(e.bic, e.kmeans_bic) - e.mixture_bic
-        if lower > DECISIVE and e.mixture_same < OTHER_GROUPS:
-            return conclude(
-                "cannot be told",
-                f"{numbers} But that of the groups of the mixture is lower by {lower:,.0f} than "
-                "both: they explain the data better. Try SelectionMixture.",
+        clear = closer > CLOSER and gain > DECISIVE and e.mixture_halves >= CERTAIN
+        if lower > DECISIVE and not near:
+            further = (
+                f"That of the groups of the mixture is lower by {lower:,.0f} than both: they "
+                "explain the data better. Try SelectionMixture."
             )
+            if not clear:
+                return conclude(
+                    "cannot be told", f"{numbers} But {further[0].lower()}{further[1:]}"
+                )
+            numbers += f" {further}"
         return _unless_unidentified(e, numbers, conclude)
     if (closer < -CLOSER and gain < DECISIVE) or (closer < 0 and gain < -DECISIVE):
         return conclude("harmed", f"{numbers} Do not use this result.")
@@ -284,8 +304,7 @@ def _decide_mixture(e: Evidence, plain: str, conclude: Callable[[str, str], Verd
     if not reproducible(e.halves, e.identified):
         return conclude(
             "cannot be told",
-            "The groups are not reproducible: random halves of the rows give other groups "
-            f"(agreement {e.halves:.2f}). Try another number of groups.",
+            f"The groups are not reproducible: {_not_found(e.halves, e.identified)}.",
         )
     gain = e.kmeans_bic - e.bic
     if abs(gain) <= CLEAR:
@@ -303,7 +322,8 @@ def _decide_mixture(e: Evidence, plain: str, conclude: Callable[[str, str], Verd
     return _unless_unidentified(
         e,
         f"The groups explain the data better than those of {plain} (BIC is lower by {gain:,.0f}), "
-        f"and random halves of the rows give the same groups (agreement {e.halves:.2f}).",
+        "and random halves of the rows have every group (Jaccard similarity at least "
+        f"{e.halves:.2f}).",
         conclude,
     )
 
@@ -329,12 +349,20 @@ def is_same(e: Any) -> bool:
 
 
 def shows_no_groups(e: Any) -> bool:
-    return e.group_gain is not None and e.group_gain < 0
+    """Whether a mixture with one group is not clearly worse."""
+    return e.group_gain is not None and e.group_gain <= DECISIVE
 
 
 def reproducible(halves: float | None, identified: str | None) -> bool:
-    """Whether mixtures of halves of the rows agree with the groups of all rows."""
+    """Whether mixtures of halves of the rows have every group of all rows."""
     return halves is not None and halves >= REPRODUCIBLE[identified or "no"]
+
+
+def _not_found(halves: float | None, identified: str | None) -> str:
+    return (
+        "one of them is not found again in random halves of the rows (Jaccard similarity "
+        f"{halves or 0.0:.2f}, below {REPRODUCIBLE[identified or 'no']:g})"
+    )
 
 
 def _decide_by_weights(e: Evidence, conclude: Callable[[str, str], Verdict]) -> Verdict:
@@ -373,8 +401,8 @@ def _reasons(e: Evidence) -> list[str]:
         bics = f"{e.bic:,.0f}; of those of {one} {e.kmeans_bic:,.0f}"
         if e.halves is not None:
             first.append(
-                "Agreement of the groups with those of mixtures of two random halves of the rows, "
-                f"the lower of two: {e.halves:.2f}."
+                "Lowest Jaccard similarity of a group with the most similar one of mixtures of two "
+                f"random halves of the rows: {e.halves:.2f}."
             )
         if e.mixture_bic is not None:
             bics += (
