@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from unskew import ParquetReader, SelectionMixture
+from unskew import ParquetReader, SelectionMixture, load, save
 from unskew._data.tiled import tile_rows
 from unskew._solver import CheckpointError
 from unskew.diagnostics import diagnose
@@ -78,6 +78,45 @@ def test_a_file_gives_the_bits_of_the_array(rows, in_memory, tmp_path):
     assert found.bic(tmp_path / "X.npy") == pytest.approx(found.bic_, rel=1e-12)
     one, other = diagnose(found, tmp_path / "X.npy"), diagnose(in_memory, rows)
     assert one.verdict == other.verdict
+
+
+def test_labels_and_weights_can_be_written_to_files(rows, in_memory, tmp_path):
+    folder, path = tmp_path / "rows of the fit", tmp_path / "rows.npy"
+    folder.mkdir()
+    np.save(path, rows)
+    model = SelectionMixture(**HOW, output_dir=folder).fit(path)
+    assert_same_bits(model, in_memory)
+    for name in ("labels", "weights"):
+        found = getattr(model, f"{name}_")
+        assert isinstance(found, np.memmap)
+        assert not found.flags.writeable
+        np.testing.assert_array_equal(found, np.load(folder / f"{name}.npy"))
+    assert sorted(file.name for file in folder.iterdir()) == ["labels.npy", "weights.npy"]
+    # Fits to parts of the rows, for the verdict, leave the files alone.
+    before = [file.read_bytes() for file in sorted(folder.iterdir())]
+    assert diagnose(model, rows).verdict.word == diagnose(in_memory, rows).verdict.word
+    assert [file.read_bytes() for file in sorted(folder.iterdir())] == before
+    save(model, tmp_path / "model.skops")
+    assert_same_bits(load(tmp_path / "model.skops"), in_memory)
+    with pytest.raises(ValueError, match="does not exist"):
+        SelectionMixture(**HOW, output_dir=tmp_path / "nowhere").fit(path)
+    with pytest.raises(TypeError, match="output_dir=3 should be a path or None"):
+        SelectionMixture(**HOW, output_dir=3).fit(path)
+
+
+def test_files_of_labels_are_whole_or_those_before(rows, tmp_path, monkeypatch):
+    (tmp_path / "labels.npy").write_bytes(b"before")
+    model = SelectionMixture(**HOW, output_dir=tmp_path)
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(SelectionMixture, "_fill_rows", fail)
+    with pytest.raises(ValueError, match="disk full"):
+        model.fit(rows[:500])
+    assert (tmp_path / "labels.npy").read_bytes() == b"before"
+    assert len(list(tmp_path.iterdir())) == 1
+    assert not hasattr(model, "labels_")
 
 
 @pytest.mark.parametrize("covariance", ["diag", "full"])

@@ -402,7 +402,8 @@ def _check_types(model: Any) -> None:
 
 
 def _with_text_keys(value: Any) -> Any:
-    """A copy in which dicts with keys other than strings are replaced by `Items`."""
+    """A copy in which dicts with keys other than strings are replaced by `Items`, memory maps by
+    arrays and paths by strings."""
     if _class_name(type(value)) in ESTIMATORS | PARTS:
         copy = object.__new__(type(value))
         vars(copy).update({name: _with_text_keys(own) for name, own in vars(value).items()})
@@ -414,7 +415,9 @@ def _with_text_keys(value: Any) -> Any:
         return Items([_with_text_keys(key) for key in value], values)
     if type(value) in (list, tuple):
         return type(value)(_with_text_keys(item) for item in value)
-    return value
+    if isinstance(value, np.memmap):
+        return np.asarray(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _with_own_keys(value: Any) -> Any:

@@ -29,7 +29,7 @@ FORMAT = "unskew checkpoint 4"
 # Parameters that do not change the result: a fit may be resumed with other values.
 NEUTRAL_PARAMETERS = (
     *("checkpoint", "checkpoint_seconds", "resume", "n_threads", "verbose"),
-    *("client", "persist"),
+    *("client", "persist", "output_dir"),
 )
 # Exceptions that reading a damaged file, or one that is no checkpoint, may raise.
 DAMAGED = (

@@ -239,7 +239,11 @@ def stability_on_halves(
     """
     order, found = np.random.default_rng(seed).permutation(a.size), []
     form = clone(model).set_params(
-        n_components=model.n_components_, checkpoint=None, verbose=0, **model.choice_
+        n_components=model.n_components_,
+        checkpoint=None,
+        output_dir=None,
+        verbose=0,
+        **model.choice_,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about overlap, convergence and unknown values

@@ -6,6 +6,7 @@ import numbers
 import os
 import warnings
 from copy import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from .._data.columns import as_frame, column_names
 from .._data.sources import SUPPORTED_DTYPES, allow_nan
 from .._data.tables import TableBlocks, open_source
 from .._data.tiled import as_tiled
+from .._io import Outputs, check_output
 from .._mixture.blocks import EFFECTS
 from .._mixture.em import Choice, Mixture, bic, e_step, run_em
 from .._mixture.identify import (
@@ -169,6 +171,10 @@ class SelectionMixture(
         every ``checkpoint_seconds`` and removed at the end. After an interruption the same call
         resumes there, with a bit-identical result; ``resume=False`` discards the file.
     checkpoint_seconds, resume : float, bool, default=60, True
+    output_dir : path or None
+        Existing folder for ``labels.npy`` and ``weights.npy``, which are written tile by tile and
+        replaced when both are complete; ``labels_`` and ``weights_`` are then read-only memory maps
+        of them, so that the memory of a fit does not grow with the number of rows. None: in memory.
     verbose : int
         1 logs the candidates, 2 each iteration (logger "unskew").
 
@@ -211,7 +217,8 @@ class SelectionMixture(
     one_group_bic_ : float
         BIC of a model with one group. A warning is issued where it is below ``bic_``.
     history_ : dict
-        "bound": the penalised marginal log-likelihood after each iteration, standardised columns.
+        "bound": the penalised marginal log-likelihood after each iteration up to the highest one,
+        whose model is kept; standardised columns.
     n_iter_, status_ : int, str
     encoder_ : TableEncoder or None
         The fitted encoder of a table, by which its columns were read; None for arrays.
@@ -269,6 +276,7 @@ class SelectionMixture(
         checkpoint=None,
         checkpoint_seconds=60,
         resume=True,
+        output_dir=None,
         verbose=0,
     ):
         self.n_components = n_components
@@ -288,6 +296,7 @@ class SelectionMixture(
         self.checkpoint = checkpoint
         self.checkpoint_seconds = checkpoint_seconds
         self.resume = resume
+        self.output_dir = output_dir
         self.verbose = verbose
 
     def __sklearn_tags__(self):
@@ -323,6 +332,11 @@ class SelectionMixture(
         if self.checkpoint is not None and not isinstance(self.checkpoint, (str, os.PathLike)):
             raise TypeError(f"checkpoint={self.checkpoint!r} should be a path or None")
         check_number("checkpoint_seconds", self.checkpoint_seconds, low=0)
+        if self.output_dir is not None:
+            if not isinstance(self.output_dir, (str, os.PathLike)):
+                raise TypeError(f"output_dir={self.output_dir!r} should be a path or None")
+            for path in self._row_files:
+                check_output(path)
         if not isinstance(self.resume, (bool, np.bool_)):
             raise TypeError(f"resume={self.resume!r} should be True or False")
         if not isinstance(self.verbose, (bool, np.bool_)):
@@ -609,16 +623,48 @@ class SelectionMixture(
             if text:
                 warnings.warn(text, kind, stacklevel=3)
 
-    def _store_rows(self, problem: Problem, model: Mixture, parts: np.ndarray) -> None:
-        """Labels and weights, tile by tile, and standard errors of the shares."""
-        matrix, a = problem.matrix, problem.a
-        self.labels_ = np.empty(matrix.n, dtype=np.int32)
-        w = np.empty(matrix.n)
+    def _fill_rows(self, problem: Problem, labels: np.ndarray, w: np.ndarray) -> None:
+        """Labels and weights of all rows, tile by tile."""
+        matrix, a, total = problem.matrix, problem.a, 0.0
         work = (problem.reading, copy(self))
-        for (start, stop), (labels, own) in zip(
+        for (start, stop), (found, own) in zip(
             matrix.bounds, matrix.map(label_and_weigh, coefs=work)
         ):
-            self.labels_[start:stop], w[start:stop] = labels, own
+            a_ = np.ascontiguousarray(a[start:stop])
+            labels[start:stop], w[start:stop] = found, np.where(a_ > 0, own, 0.0)
+            total += float(a_ @ w[start:stop])
+        w *= problem.n / total
+
+    @property
+    def _row_files(self) -> list[Path]:
+        return [Path(self.output_dir) / f"{name}.npy" for name in ("labels", "weights")]
+
+    def _fill_files(self, problem: Problem) -> list[np.ndarray]:
+        """Memory maps of the files with labels and weights."""
+        n, paths = problem.a.size, self._row_files
+
+        def fill(labels_file: Path, weights_file: Path) -> None:
+            labels = np.lib.format.open_memmap(labels_file, "w+", np.dtype(np.int32), (n,))
+            w = np.lib.format.open_memmap(weights_file, "w+", np.dtype(np.float64), (n,))
+            self._fill_rows(problem, labels, w)
+            for each in (labels, w):
+                each.flush()
+
+        with Outputs() as outputs:
+            outputs.write(
+                paths[0], lambda first: outputs.write(paths[1], lambda second: fill(first, second))
+            )
+            outputs.commit()
+        return [np.load(path, mmap_mode="r") for path in paths]
+
+    def _store_rows(self, problem: Problem, model: Mixture, parts: np.ndarray) -> None:
+        """Labels and weights, tile by tile, and standard errors of the shares."""
+        a = problem.a
+        if self.output_dir is None:
+            self.labels_, w = np.empty(a.size, dtype=np.int32), np.empty(a.size)
+            self._fill_rows(problem, self.labels_, w)
+        else:
+            self.labels_, w = self._fill_files(problem)
         (G,) = problem.rows.total(products_of_groups, *model.natural(problem.rows), model.is_full)
         scaled = G / np.maximum(model.shares[:, :, None] * model.shares[:, None], 1e-300)
         lowest = model.shares
@@ -631,15 +677,10 @@ class SelectionMixture(
                     for own in parts > 0
                 ]
             )
-        some = a > 0
-        if not some.all():
-            w[~some] = 0.0
-        w *= float(problem.n / (a @ w))
         self.weights_ = w
         if a.strides == (0,):  # one number for all of many rows
             self._combined_weights, inverse = None, np.broadcast_to(1.0 / a[0], a.shape)
         else:
-            self._combined_weights, inverse = a * w, np.zeros_like(w)
-            inverse[some] = 1.0 / a[some]
-            w = self._combined_weights
+            w = self._combined_weights = a * w
+            inverse = np.divide(1.0, a, out=np.zeros(a.size), where=a > 0)
         self.effective_sample_size_ = float(effective_share(w, inverse, problem.n))
