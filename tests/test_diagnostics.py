@@ -276,6 +276,8 @@ def test_rows_of_weight_zero_are_absent(footprint):
     one = diagnose(whole, footprint.X, a)
     other = diagnose(part, footprint.X[200:])
     assert one.weights.n_rows == other.weights.n_rows == 400
+    assert one.settings.n_rows - one.settings.n_zero == 400
+    assert one.weights.design_size == pytest.approx(400)
     assert one.explained_variance == pytest.approx(other.explained_variance, rel=1e-3)
     assert [f.before for f in one.features] == pytest.approx(
         [f.before for f in other.features], rel=1e-3
@@ -370,7 +372,8 @@ def test_a_higher_likelihood_than_that_of_kmeans_is_help():
 
 def test_reasons_have_the_numbers_and_the_columns():
     told = " ".join(change().reasons)
-    for words in ("0.20 standard deviations after", "effective sample size 40%",
+    for words in ("0.20 standard deviations after",
+                  "effective sample size (Kish) is 800 of 2,000 rows (40%).",
                   "97% of that of k-means", "without “site”: 0.60; of two runs of k-means",
                   "1,000; of those of k-means without “site” 1,300; of the groups of a mixture "
                   "model 950 (agreement with them, as in the population, 0.95 and 0.62)",

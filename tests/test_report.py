@@ -10,6 +10,7 @@ import pytest
 
 from unskew import DCKM, DecorrelationWeights, SelectionMixture
 from unskew.diagnostics import audit, compare, diagnose
+from unskew.metrics import kish_size
 from unskew.report import page_of, to_html, to_json, to_markdown, write_report
 from unskew.simulate import make_sites
 
@@ -282,3 +283,47 @@ def test_a_hundred_columns_and_many_rows_stay_far_under_two_megabytes():
         model.fit(table)
     html = to_html(diagnose(model, table))
     assert len(html.encode()) < 1_000_000
+
+
+@pytest.fixture(scope="module")
+def designed():
+    """A mixture with design weights, some of which are 0."""
+    data = make_sites(300, n_clusters=2, n_sites=3, n_features=3, separation=4.0, random_state=0)
+    a = np.random.default_rng(0).lognormal(sigma=1.0, size=300)
+    a[:7] = 0
+    table = pd.DataFrame(data.X[:, data.core], columns=list("xyz")).assign(
+        site=data.site.astype(str)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = SelectionMixture(2, suspects="site", random_state=0).fit(table, sample_weight=a)
+        return diagnose(model, table, a), a
+
+
+def test_the_effective_sample_size_has_one_basis(designed):
+    d, a = designed
+    words = (
+        f"{d.weights.kish_size:.0f} of 293 rows ({d.weights.kish_size / 293:.0%}); "
+        f"{kish_size(a):.0f} under the design weights alone"
+    )
+    text = to_markdown(d).replace("\\", "")
+    assert f"The effective sample size (Kish) is {words}." in text
+    tile = next(t for t in page_of(d).tiles if t.label == "Effective sample size")
+    assert f"{tile.value} {tile.note}" == words
+    assert f"{d.weights.effective_size:.0%}" not in text
+
+
+def test_rows_of_weight_zero_are_mentioned_once(designed):
+    text = to_markdown(designed[0])
+    assert page_of(designed[0]).subject.startswith("293 rows, ")
+    assert text.count("293 of positive weight (7 rows of weight 0 are labelled only)") == 1
+    assert "300" not in text.split("## How to reproduce")[0].split("### ")[0]
+
+
+def test_numbers_of_the_weights_name_their_basis(designed, kinds):
+    pictures = {p.key: p.caption for s in page_of(designed[0]).sections for p in s.pictures}
+    words = pictures["distribution"]
+    assert words.startswith("Learned weights, mean 1: from ")
+    assert "Learned weights times design weights: the 1 % of the rows" in words
+    plain = {p.key: p.caption for s in page_of(kinds["fit"]).sections for p in s.pictures}
+    assert "design weights" not in plain["distribution"]

@@ -280,6 +280,7 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
             call=call_of(model, inspection.sample_weight is not None),
             parameters=model.get_params(deep=False),
             n_rows=inspection.fit_vectors.w.size,
+            n_zero=int((inspection.fit_vectors.a == 0).sum()),
         ),
         form=_form(model),
     )
@@ -473,6 +474,7 @@ def _evidence(inspection: Inspection, imbalance, own, variance, described, basel
         corrected=view.corrected,
         effective_size=effective_sample_size(fit_vectors.m, fit_vectors.a),
         kish_size=kish_size(fit_vectors.w),
+        design_size=kish_size(fit_vectors.a),
         typical_before=imbalance.typical_before,
         typical_after=imbalance.typical_after,
         by_chance=imbalance.by_chance,

@@ -84,6 +84,7 @@ def describe_weights(fit_vectors: FitVectors) -> Weights:
         quantiles=tuple((q, float(np.quantile(own, q))) for q in QUANTILES),
         effective_size=effective_sample_size(m, fit_vectors.a),
         kish_size=kish_size(w),
+        design_size=kish_size(fit_vectors.a),
         design_effect=design_effect(w),
         unused=int((own < 0.01 * own.mean()).sum()),
         top_share=float(heavy.sum() / w.sum()),

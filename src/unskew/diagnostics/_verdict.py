@@ -64,6 +64,9 @@ class Evidence:
                         most compared with k-means
     constant_suspects   suspects were named, but all of them are constant
     votes               of a consensus: number of runs, number that vote, agreement of two runs
+    kish_size, design_size
+                        effective sample size (Kish), in rows, under design weights times learned
+                        weights, and under the design weights alone
     """
 
     suspects: tuple[str, ...]
@@ -103,6 +106,7 @@ class Evidence:
     lost: tuple[tuple[str, float], ...] = ()
     constant_suspects: bool = False
     votes: tuple[int, int, float] | None = None
+    design_size: float | None = None
 
 
 @dataclass(frozen=True)
@@ -420,8 +424,7 @@ def _reasons(e: Evidence) -> list[str]:
         f"The mean difference {_between(e)} is {e.typical_after:.2f} standard deviations after "
         f"{'the correction' if e.corrected else 'weighting'} and {e.typical_before:.2f} before; "
         f"{e.by_chance:.2f} is expected by chance.",
-        f"After weighting, {e.n_rows:,} rows are equivalent to {e.kish_size:,.0f} "
-        f"(effective sample size {e.effective_size:.0%} of the design).",
+        f"The effective sample size (Kish) is {describe_size(e)}.",
     ]
     if e.same_as_kmeans is not None:
         reasons.append(
@@ -493,6 +496,14 @@ def _association_phrase(e: Evidence) -> str:
         return "the columns predict each other"
     verb = "predicts" if len(e.suspects) == 1 else "predict"
     return f"{describe_names(e.suspects)} {verb} the other columns"
+
+
+def describe_size(e: Evidence) -> str:
+    """The effective sample size in rows, and that of the design weights if they differ."""
+    size = f"{e.kish_size:,.0f} of {e.n_rows:,} rows ({e.kish_size / max(e.n_rows, 1):.0%})"
+    if e.design_size is None or round(e.design_size) == e.n_rows:
+        return size
+    return f"{size}; {e.design_size:,.0f} under the design weights alone"
 
 
 def describe_names(suspects: tuple[str, ...]) -> str:

@@ -106,7 +106,8 @@ def _methods(c: Comparison) -> Section:
                 "methods-table",
                 "Methods",
                 "All methods use the same initializations. Agreement is the adjusted Rand index "
-                "with k-means on all columns.",
+                "with k-means on all columns, under the design weights. The effective sample size "
+                "(Kish) is that of design weights times learned weights, as a share of the rows.",
                 columns,
                 rows,
             ),

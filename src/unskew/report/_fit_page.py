@@ -6,7 +6,7 @@ from typing import Any
 
 from ..diagnostics import Diagnostics, FeatureProfile
 from ..diagnostics._diagnose import DROPPED
-from ..diagnostics._verdict import BALANCED, describe_names
+from ..diagnostics._verdict import BALANCED, describe_names, describe_size
 from ._page import (
     Column,
     Day,
@@ -41,7 +41,7 @@ WORDS = {
 
 
 def page_of_fit(d: Diagnostics) -> Page:
-    rows = plural(d.settings.n_rows, "row")
+    rows = plural(d.evidence.n_rows, "row")
     return Page(
         kind="Clustering report" if d.clusters else "Weighting report",
         subject=f"{rows}, {plural(d.settings.n_columns, 'column')}"
@@ -116,8 +116,7 @@ def _fit_tiles(d: Diagnostics) -> tuple[Tile, ...]:
         ),
         Tile(
             "Effective sample size",
-            form(e.effective_size, "percent"),
-            f"{e.kish_size:,.0f} of {e.n_rows:,} rows",
+            *describe_size(e).split(" ", 1),
         ),
     ]
     # Both tiles about k-means have the same baseline, that of the picture of moved rows.
@@ -162,9 +161,8 @@ def _weights_section(d: Diagnostics) -> Section:
     return Section(
         "weights",
         "Effect of the correction" if d.evidence.corrected else "Effect of the weights",
-        f"Standardised mean differences of each column under {who} (below 0.1: balanced). The 1 % "
-        f"of the rows with the largest weights have {form(w.top_share, 'percent')} of the total "
-        f"weight; {plural(w.unused, 'row')} have almost none.",
+        f"Standardised mean differences of each column under {who} (below 0.1: balanced), and the "
+        "weights.",
         (
             Picture(
                 "love",
@@ -177,14 +175,26 @@ def _weights_section(d: Diagnostics) -> Section:
             Picture(
                 "distribution",
                 "The learned weights",
-                f"From {number(w.minimum)} to {number(w.maximum)}; design effect "
-                f"{w.design_effect:.2f}.",
+                _weights_in_words(d),
                 f"Histogram of the weights, from {w.minimum:.3g} to {w.maximum:.3g}, mean 1.",
                 drawn("weight_distribution", d),
             ),
             *((fit, *maps) if tall else (*maps, fit)),
             *((_effects_picture(d),) if d.effects else ()),
         ),
+    )
+
+
+def _weights_in_words(d: Diagnostics) -> str:
+    """Numbers of the learned weights, then those of all weights."""
+    w = d.weights
+    most = dict(w.quantiles)[0.99]
+    both = "Learned weights times design weights: the" if d.settings.design_weights else "The"
+    return (
+        f"Learned weights, mean 1: from {number(w.minimum)} to {number(w.maximum)}, 99 % of the "
+        f"rows have at most {number(most)}, {plural(w.unused, 'row')} less than 0.01. {both} 1 % "
+        f"of the rows with the largest have {form(w.top_share, 'percent')} of the total; design "
+        f"effect {w.design_effect:.2f}."
     )
 
 
@@ -415,8 +425,10 @@ def _numbers_section(d: Diagnostics) -> Section:
         ReportTable(
             "quantiles",
             "Quantiles of the weights",
-            "Quantiles of the learned weights, whose mean is 1.",
-            (Column("Share of the rows", "percent"), Column("Weight at most", "number")),
+            "Quantiles of the learned weights, whose mean is 1; without the design weights."
+            if d.settings.design_weights
+            else "Quantiles of the learned weights, whose mean is 1.",
+            (Column("Share of the rows", "percent"), Column("Learned weight at most", "number")),
             d.weights.quantiles,
         )
     )
@@ -475,7 +487,7 @@ def _row_table(d: Diagnostics) -> ReportTable:
         (
             Column("Row", "int"),
             *((Column("Index"),) if named else ()),
-            Column("Weight", "number"),
+            Column("Learned weight", "number"),
             *((Column("Cluster", "int"),) if d.clusters else ()),
             Column("Among the"),
         ),

@@ -9,7 +9,7 @@ from typing import Any
 
 import jinja2
 
-from ._page import MISSING, Page, form
+from ._page import MISSING, Page, form, rows_in_words
 from ._svg import inline_svg
 
 HERE = Path(__file__).parent
@@ -57,6 +57,7 @@ def render_html(page: Page) -> str:
         script=jinja2.utils.markupsafe.Markup(script),
         policy=_policy(script),
         form=form,
+        rows=rows_in_words(page.settings),
         sort_value=_sort_value,
         missing=MISSING,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ._page import Page, ReportTable, form
+from ._page import Page, ReportTable, form, rows_in_words
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$])")
 
@@ -45,7 +45,7 @@ def render_markdown(page: Page) -> str:
     lines += ["", "## How to reproduce this", "", f"{fence}python", s.call, fence, ""]
     encoded = f", encoded as {s.n_encoded:,}" if s.n_encoded != s.n_columns else ""
     facts = [
-        ("rows", f"{s.n_rows:,}"),
+        ("rows", rows_in_words(s)),
         ("columns", f"{s.n_columns:,}{encoded}"),
         ("design weights", "given" if s.design_weights else "none"),
         ("suspects", ", ".join(s.suspects) or "none"),

@@ -136,6 +136,15 @@ def suspects_in_words(names: Sequence[str]) -> str:
     return f"{abbreviate(list(names), quoted=False) if names else 'none named'} ({GLOSS})"
 
 
+def rows_in_words(settings: Settings) -> str:
+    """The number of rows that the numbers are about, and what becomes of those of weight 0."""
+    used = f"{settings.n_rows - settings.n_zero:,}"
+    if not settings.n_zero:
+        return used
+    are = f"{plural(settings.n_zero, 'row')} of weight 0 {'is' if settings.n_zero == 1 else 'are'}"
+    return f"{used} of positive weight ({are} labelled only)"
+
+
 def plural(count: int, one: str) -> str:
     return f"{count:,} {one}{'' if count == 1 else 's'}"
 
