@@ -391,7 +391,16 @@ def test_identified_counts_the_groups_that_join_the_levels():
     assert identify(yes, ["a", "b"], "site") == ("yes", "")
     answer, why = identify(np.array([[50, 50, 0], [0, 50, 50.0]]), ["a", "b"], "site")
     assert answer == "under small effects"
-    assert re.search("'site'.* larger effects fit equally well", why)
+    assert why == (
+        "The values of 'site' have only group 1 in common, so that an effect of 'site' cannot be "
+        "distinguished from a difference of the groups without an assumption: small effects are "
+        "assumed."
+    )
+    three = np.array([[50, 50, 0], [50, 50, 50], [0, 0, 50.0]])
+    for levels, named in ((["a", "b", "c"], "'c' (group 2)"), (None, "some values")):
+        answer, why = identify(three, levels, "site")
+        assert answer == "under small effects"
+        assert f"Of the values of 'site', {named} have at most one group in common with" in why
     answer, why = identify(np.array([[50, 0, 0], [0, 50, 50.0]]), ["a", "b"], "site")
     assert answer == "no"
     assert "'a' (group 0)" in why
@@ -407,7 +416,7 @@ def test_sites_that_share_one_group_are_named_in_a_warning():
     kept = (y == 0) | ((y == 1) & (site == 0)) | ((y == 2) & (site == 1))
     model = SelectionMixture(3, suspects=[5], random_state=0)
     with (
-        pytest.warns(UserWarning, match="identified under small effects only"),
+        pytest.warns(UserWarning, match="have only group . in common, so that an effect"),
         pytest.warns(UserWarning, match="do not occur at some levels of 'column 5'"),
     ):
         model.fit(X[kept])

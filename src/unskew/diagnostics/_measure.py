@@ -181,7 +181,8 @@ def _feature_rows(view: View, pairs: Any, D0: Any, D1: Any, counts: np.ndarray) 
     for source in np.unique(own):
         k = np.flatnonzero(own == source)
         at = k[D0[k, worst[k]].argmax()]
-        per = max(int(counts[k].sum()), 1)
+        n_pairs = int(counts[k].sum())
+        per = max(n_pairs, 1)
         rows.append(
             FeatureBalance(
                 feature=view.source_names[source],
@@ -190,6 +191,7 @@ def _feature_rows(view: View, pairs: Any, D0: Any, D1: Any, counts: np.ndarray) 
                 typical_before=float(D0[k].sum() / per),
                 typical_after=float(D1[k].sum() / per),
                 against=treatment_name(view, pairs.treatments, int(worst[at])),
+                n_pairs=n_pairs,
             )
         )
     return rows

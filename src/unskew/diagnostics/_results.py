@@ -63,6 +63,7 @@ class FeatureBalance:
     before, after          largest |standardised difference|
     typical_*              mean of |difference| over all its pairs
     against                the value or range that attains ``before``
+    n_pairs                number of its pairs: its encoded columns times the values or ranges
     """
 
     feature: str
@@ -71,6 +72,7 @@ class FeatureBalance:
     typical_before: float
     typical_after: float
     against: str
+    n_pairs: int
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..diagnostics import Diagnostics, FeatureProfile
+from ..diagnostics import Diagnostics, FeatureBalance, FeatureProfile
 from ..diagnostics._diagnose import DROPPED
 from ..diagnostics._verdict import BALANCED, describe_names, describe_size
 from ._page import (
@@ -64,6 +65,7 @@ def page_of_fit(d: Diagnostics) -> Page:
         settings=d.settings,
         notes=d.notes,
         done=_done(d),
+        limits=tuple(each.sentence for each in d.overlap if each.sentence),
     )
 
 
@@ -77,25 +79,56 @@ def _done(d: Diagnostics) -> str:
 def _what_was_fitted(d: Diagnostics) -> str:
     suspects, model, K = d.evidence.suspects, d.settings.model, len(d.clusters)
     what = describe_names(suspects) if suspects else ""
-    removed = f"the effects of {what} on the other columns were removed"
     if model == "SelectionMixture" and suspects:
-        effects = (
-            removed if d.effects else f"no effects of {what} on other columns are in the model"
-        )
         common = d.weights.maximum - d.weights.minimum < 1e-9
         shares = "are the same for all values" if common else "differ between the values"
         return (
-            f"SelectionMixture fitted {plural(K, 'group')}, whose shares {shares} of {what}; "
-            f"{effects}."
+            f"SelectionMixture fitted {plural(K, 'group')}, whose shares {shares} of {what}. "
+            f"{_what_was_removed(d, what)}"
         )
     if model == "SelectionMixture":
         return f"SelectionMixture fitted {plural(K, 'group')} without suspects."
     found = f", together with {plural(K, 'cluster')}" if K else ""
     predict = f"{what} and the other columns" if suspects else "the columns"
+    shifts = f"; the shifts of the other columns by {what} were removed" if d.effects else ""
     return (
         f"{model} learned a weight for each row, under which {predict} predict each other "
-        f"less{found}{f'; {removed}' if d.effects else ''}."
+        f"less{found}{shifts}."
     )
+
+
+def _what_was_removed(d: Diagnostics, what: str) -> str:
+    """What a mixture removed from which columns, and the difference that remains."""
+    units = {one.unit for one in d.effects}
+    shifts = "shifts and changes of scale" if "shift-scale" in d.form else "shifts"
+    if not units:
+        return f"The model has no effects of {what} on the other columns, and nothing was removed."
+    if "sd" not in units:
+        return (
+            f"The model has effects of {what} on the probabilities of categories; the columns "
+            "themselves are unchanged."
+        )
+    removed = f"The {shifts} of the numeric columns by {what} were removed"
+    if "log-odds" not in units:
+        return f"{removed}."
+    removed += (
+        "; effects on the probabilities of categories are in the model, but these columns are "
+        "unchanged."
+    )
+    numeric = {name for name, kind in d.settings.kinds if kind == "number"}
+    numbers = _mean_difference([f for f in d.features if f.feature in numeric])
+    others = _mean_difference([f for f in d.features if f.feature not in numeric])
+    if numbers is None or others is None:
+        return removed
+    return (
+        f"{removed} The mean difference that remains is {numbers:.2f} standard deviations in the "
+        f"numeric columns and {others:.2f} in the others."
+    )
+
+
+def _mean_difference(features: Sequence[FeatureBalance]) -> float | None:
+    pairs = sum(f.n_pairs for f in features)
+    return sum(f.n_pairs * f.typical_after for f in features) / pairs if pairs else None
 
 
 def _baseline_of_flow(d: Diagnostics) -> str:
@@ -147,7 +180,10 @@ def _weights_section(d: Diagnostics) -> Section:
     before, after = (sum(getattr(f, when) > BALANCED for f in rows) for when in WHEN)
     who = "the suspects" if d.evidence.suspects else "the other columns"
     w, c = d.weights, d.convergence
-    love = f"{before} of {len(rows)} features above 0.1 before, {after} after."
+    love = (
+        f"The largest difference of each feature; the mean difference is in the table Features. "
+        f"{before} of {len(rows)} features above 0.1 before, {after} after."
+    )
     tall = len(rows) > TALL
     maps = [_map(d, which) for which in WHEN]
     fit = Picture(
@@ -204,10 +240,16 @@ def _effects_picture(d: Diagnostics) -> Picture:
     return Picture(
         "effects-picture",
         "Effects of the suspects on the columns",
-        f"{words} Removed before clustering.",
+        f"{words} {_removed(d)}",
         f"Bar chart of the effects of suspects. {words}",
         drawn("suspect_effects", d),
     )
+
+
+def _removed(d: Diagnostics) -> str:
+    if any(one.unit == "log-odds" for one in d.effects):
+        return "Effects in standard deviations are removed from the columns, log-odds are not."
+    return "Removed from the columns."
 
 
 def _map(d: Diagnostics, which: str) -> Picture:
@@ -287,14 +329,12 @@ def _clusters_section(d: Diagnostics) -> Section | None:
             )
         )
     left = len(d.clusters) - len(largest)
-    unclear = "".join(f" {each.sentence}" for each in d.overlap if each.sentence)
     more = f" The {MAX_CARDS} largest clusters are shown; the table has all." if left else ""
     return Section(
         "clusters",
         "The clusters",
         "The rows before and after, then the columns in which each cluster differs most from the "
-        f"other rows, in standard deviations, weighted (bars) and unweighted (ticks).{more}"
-        f"{unclear}",
+        f"other rows, in standard deviations, weighted (bars) and unweighted (ticks).{more}",
         tuple(pictures),
     )
 
@@ -380,20 +420,25 @@ def association_rows(methods: dict[str, Any]) -> tuple[tuple[Column, ...], tuple
 
 def _numbers_section(d: Diagnostics) -> Section:
     who = "a suspect" if d.evidence.suspects else "another column"
+    of_whom = f"a value or range of {who}"
     tables = [
         ReportTable(
             "features",
             "Features",
-            f"Largest and mean |standardised difference| of each feature under {who}.",
+            f"Largest and mean |standardised difference| of each feature under {who}. A pair is an "
+            f"encoded column of the feature and {of_whom}. The mean difference, "
+            f"{d.evidence.typical_before:.2f} before and {d.evidence.typical_after:.2f} after, is "
+            f"the mean over all {sum(f.n_pairs for f in d.features):,} pairs.",
             (
                 Column("Feature"),
                 *numbers("Largest before", "Largest after", "Mean before", "Mean after"),
+                Column("Pairs", "int"),
                 Column("Largest under"),
             ),
             tuple(
                 (
                     f.feature, f.before, f.after,
-                    f.typical_before, f.typical_after, f.against,
+                    f.typical_before, f.typical_after, f.n_pairs, f.against,
                 )
                 for f in d.features
             ),
@@ -412,8 +457,7 @@ def _numbers_section(d: Diagnostics) -> Section:
                 "effects",
                 "Effects of the suspects",
                 "Largest effects of a value of a suspect on a column: in standard deviations of a "
-                "numeric column, log-odds of the values of others in a mixture. Removed before "
-                "clustering.",
+                f"numeric column, log-odds of the values of others in a mixture. {_removed(d)}",
                 (*texts("Suspect", "Column"), *numbers("Effect"), Column("Unit")),
                 tuple((one.suspect, one.feature, one.effect, one.unit) for one in d.effects),
             )

@@ -27,6 +27,7 @@ def _table(table: ReportTable) -> list[str]:
 def render_markdown(page: Page) -> str:
     lines = [f"# {_escape(page.word)}: {_escape(page.sentence)}", ""]
     lines += [f"{page.kind} by unskew. {page.subject}.", ""]
+    lines += [line for text in page.limits for line in (_escape(text), "")]
     lines += [_escape(page.done), ""] if page.done else []
     lines += [f"- {_escape(reason)}" for reason in page.reasons]
     if page.tiles:

@@ -70,8 +70,8 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """``word`` is the verdict, ``tone`` its colour: good, neutral, bad; ``done`` is what was done,
-    in one sentence."""
+    """``word`` is the verdict, ``tone`` its colour: good, neutral, bad; ``limits`` are assumptions
+    that it needs; ``done`` is what was done."""
 
     kind: str
     subject: str
@@ -84,6 +84,7 @@ class Page:
     settings: Settings
     notes: tuple[str, ...] = field(default=())
     done: str = ""
+    limits: tuple[str, ...] = ()
 
 
 def drawn(name: str, *args: Any, **how: Any) -> Callable[[], Any]:
