@@ -64,9 +64,10 @@ def identify(N: np.ndarray, levels: list[str] | None, suspect: str) -> tuple[str
     if by_two.max() == L - 1 and common.size == 1:
         overlap = f"The values of {suspect!r} have only {_list(common)} in common"
     else:
+        have = "has" if apart.size == 1 and levels is not None else "have"
         overlap = (
-            f"Of the values of {suspect!r}, {named} have at most one group in common with each of "
-            "the others"
+            f"Of the values of {suspect!r}, {named} {have} at most one group in common with each "
+            "of the others"
         )
     return answer, (
         f"{overlap}, so that an effect of {suspect!r} cannot be distinguished from a difference of "

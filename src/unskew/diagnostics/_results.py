@@ -134,7 +134,7 @@ class FeatureProfile:
 @dataclass(frozen=True)
 class ClusterProfile:
     """A cluster: number of rows, share by design weights and by learned weights, and the columns
-    in which it differs most from the other rows."""
+    in which it differs most from the other rows, without the suspects."""
 
     cluster: int
     size: int
@@ -189,6 +189,8 @@ class Projection:
     before_x, before_y  the same rows with the effects that the model removes; empty without effects
     suspect, values     the first suspect and its values; empty without suspects
     value               position of the value of each row
+    baseline_cluster    cluster of each row by the k-means of ``Flow``, matched as there; empty
+                        without it
     """
 
     n_rows: int
@@ -203,6 +205,7 @@ class Projection:
     suspect: str = ""
     values: tuple[str, ...] = ()
     value: tuple[int, ...] = ()
+    baseline_cluster: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -346,7 +349,8 @@ class Diagnostics(HasTables):
 
     For DecorrelationWeights, which have no clusters, ``clusters``, ``baselines`` and
     ``associations`` are empty and ``flow``, ``projection``, ``explained_variance`` and
-    ``separation`` are None. ``form`` is the form of a mixture, in words, else "".
+    ``separation`` are None. ``form`` is the form of a mixture, in words, else "";
+    ``separating`` are sentences about columns that nearly determine clusters by themselves.
     """
 
     verdict: Verdict
@@ -372,6 +376,7 @@ class Diagnostics(HasTables):
     notes: tuple[str, ...]
     settings: Settings
     form: str = ""
+    separating: tuple[str, ...] = ()
 
     def _answer(self) -> tuple[Verdict, str, list[dict[str, Any]]]:
         e = self.evidence
