@@ -12,6 +12,7 @@ from unskew import DCKM, DecorrelationWeights, SelectionMixture
 from unskew.diagnostics import audit, compare, diagnose
 from unskew.metrics import kish_size
 from unskew.report import page_of, to_html, to_json, to_markdown, write_report
+from unskew.report._page import pictures_of
 from unskew.simulate import make_sites
 
 pytest.importorskip("matplotlib")
@@ -149,7 +150,7 @@ def test_the_page_opens_with_the_verdict(name, pages, kinds):
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_picture_has_a_title_a_description_and_a_caption(name, pages, kinds):
-    pictures = [p for s in page_of(kinds[name]).sections for p in s.pictures]
+    pictures = pictures_of(page_of(kinds[name]))
     assert pages[name].count('role="img"') == len(pictures)
     for picture in pictures:
         assert f'<title id="{picture.key}-title">' in pages[name]
@@ -221,7 +222,7 @@ def test_the_front_names_suspects_form_and_overlap(apart):
     assert "selected by BIC from" in apart.form
     page = page_of(apart)
     assert f"The model: {apart.form}." in page.done
-    assert "Suspects: site (nuisance columns through which the bias came in)." in page.done
+    assert "Suspects: site (nuisance columns through which the bias may have come in)." in page.done
     unclear = [each.sentence for each in apart.overlap if each.sentence]
     assert unclear
     for render in (to_html, to_markdown):
@@ -238,15 +239,13 @@ def test_audit_and_comparison_name_the_suspects(name, kinds):
 
 
 @pytest.mark.parametrize("name", ["fit", "apart"])
-def test_tiles_about_k_means_have_the_baseline_of_the_rows_that_moved(name, kinds, apart):
+def test_the_front_has_three_numbers_and_one_baseline(name, kinds, apart):
     d = apart if name == "apart" else kinds["fit"]
-    tiles = {tile.label: tile for tile in page_of(d).tiles}
-    assert "Explained variance" not in tiles
-    base = next(each for each in d.baselines if each.name == d.flow.baseline)
-    before = max(one.value for one in base.associations)
-    assert tiles["Association with suspects"].value.startswith(f"{before:.2f} →")
-    for label in ("Association with suspects", "Rows that moved"):
-        assert "k-means without the suspects" in tiles[label].note
+    page = page_of(d)
+    tiles = {tile.label: tile for tile in page.tiles}
+    assert list(tiles) == ["Mean difference", "Effective sample size", "Rows that moved"]
+    assert "k-means without the suspects" in tiles["Rows that moved"].note
+    assert "Coloured by cluster of k-means without the suspects, by " in page.front.caption
 
 
 def test_the_same_numbers_make_the_same_page(kinds, pages):
@@ -337,7 +336,7 @@ def test_what_was_removed_is_told_from_what_is_modelled():
     assert "but these columns are unchanged. The mean difference that remains is 0." in done
     plain = SelectionMixture(2, suspects="site", effects="none", random_state=0).fit(table)
     done = page_of(diagnose(plain, table, against=False)).done
-    assert "no effects of “site” on the other columns, and nothing was removed." in done
+    assert "no effects of “site” on the other columns; none was removed." in done
 
 
 def test_rows_of_weight_zero_are_mentioned_once(designed):
@@ -345,6 +344,39 @@ def test_rows_of_weight_zero_are_mentioned_once(designed):
     assert page_of(designed[0]).subject.startswith("293 rows, ")
     assert text.count("293 of positive weight (7 rows of weight 0 are labelled only)") == 1
     assert "300" not in text.split("## How to reproduce")[0].split("### ")[0]
+
+
+@pytest.mark.parametrize("name", ["fit", "designed", "alone"])
+def test_the_front_says_how_many_rows_each_panel_has(name, kinds, designed):
+    d = designed[0] if name == "designed" else kinds[name]
+    page = page_of(d)
+    panels = page.front.draw().axes
+    drawn = {sum(len(c.get_offsets()) for c in ax.collections) for ax in panels}
+    assert len(drawn) == 1
+    assert f"Each panel has the same {drawn.pop()} rows" in page.front.caption
+    assert len(panels) == 1 + 1 + bool(d.projection.before_x) + (d.flow is not None)
+    assert not any("projection" in note for note in page.notes)
+
+
+def test_rows_that_are_left_out_of_the_picture_are_told(designed, monkeypatch):
+    from unskew.report import _fit_page
+
+    monkeypatch.setattr(_fit_page, "MAX_DRAWN", 50)
+    front = page_of(designed[0]).front
+    assert "the same 50 of 293 rows, drawn at random" in front.caption
+    assert sum(len(c.get_offsets()) for c in front.draw().axes[0].collections) == 50
+
+
+def test_each_agreement_with_k_means_is_named(designed):
+    text = to_markdown(designed[0])
+    found = [line for line in text.splitlines() if "greement" in line and "k-means" in line]
+    for line in found:
+        assert "in the sample" in line or "ARI" in line
+    assert len(found) <= 3
+
+
+def test_the_columns_of_the_fit_are_listed(designed, kinds):
+    assert "| names | x, y, z, site |" in to_markdown(designed[0])
 
 
 def test_numbers_of_the_weights_name_their_basis(designed, kinds):

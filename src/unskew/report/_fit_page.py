@@ -27,6 +27,8 @@ from ._page import (
 )
 
 MAX_CARDS = 12
+# Rows in each panel of the picture at the front.
+MAX_DRAWN = 300
 # Suspects whose overlap with the clusters is shown.
 MAX_OVERLAPS = 3
 # A love plot with more features than this spans two rows of the grid.
@@ -52,6 +54,7 @@ def page_of_fit(d: Diagnostics) -> Page:
         sentence=d.verdict.sentence,
         reasons=d.verdict.reasons,
         tiles=_fit_tiles(d),
+        front=_front(d),
         sections=tuple(
             s
             for s in (
@@ -102,7 +105,9 @@ def _what_was_removed(d: Diagnostics, what: str) -> str:
     units = {one.unit for one in d.effects}
     shifts = "shifts and changes of scale" if "shift-scale" in d.form else "shifts"
     if not units:
-        return f"The model has no effects of {what} on the other columns, and nothing was removed."
+        return (
+            f"The selected model has no effects of {what} on the other columns; none was removed."
+        )
     if "sd" not in units:
         return (
             f"The model has effects of {what} on the probabilities of categories; the columns "
@@ -132,7 +137,7 @@ def _mean_difference(features: Sequence[FeatureBalance]) -> float | None:
 
 
 def _baseline_of_flow(d: Diagnostics) -> str:
-    """The k-means with which rows that moved and the association with suspects are compared."""
+    """The k-means with which the clusters are compared in pictures."""
     if d.flow is None or not d.evidence.suspects:
         return "k-means"
     return f"k-means {'without' if d.flow.baseline == DROPPED else 'with'} the suspects"
@@ -152,20 +157,6 @@ def _fit_tiles(d: Diagnostics) -> tuple[Tile, ...]:
             *describe_size(e).split(" ", 1),
         ),
     ]
-    # Both tiles about k-means have the same baseline, that of the picture of moved rows.
-    base = next((each for each in d.baselines if d.flow and each.name == d.flow.baseline), None)
-    if e.follows is not None:
-        before = against = ""
-        if base is not None:
-            before = f"{max(one.value for one in base.associations):.2f} → "
-            against = f"{_baseline_of_flow(d)} → unskew; "
-        tiles.append(
-            Tile(
-                "Association with suspects",
-                f"{before}{e.follows:.2f}",
-                f"{against}0 = none, 1 = complete",
-            )
-        )
     if d.flow is not None:
         moved = form(d.flow.moved, "percent")
         where = f"in another cluster than with {_baseline_of_flow(d)}"
@@ -271,33 +262,47 @@ def _map(d: Diagnostics, which: str) -> Picture:
     )
 
 
+def _front(d: Diagnostics) -> Picture | None:
+    """The rows before and after, coloured by suspect and by cluster."""
+    p = d.projection
+    if p is None:
+        return None
+    n = len(p.positions) if not p.value else min(len(p.positions), MAX_DRAWN)
+    rows = f"{n:,} of {p.n_rows:,} rows, drawn at random" if n < p.n_rows else plural(n, "row")
+    components = "on the first two principal components, with their shares of the variance"
+    if not p.value:
+        return Picture(
+            "plane",
+            "The clusters",
+            f"{rows}, {components}. Numbers are the clusters; the size of a point is its learned "
+            "weight.",
+            f"Scatter plot of {rows}, coloured by cluster.",
+            drawn("clusters_2d", d),
+            "full",
+        )
+    parts = [f"by {p.suspect}"]
+    if p.baseline_cluster:
+        parts.insert(0, f"by cluster of {_baseline_of_flow(d)}")
+    parts.append("by cluster of this fit")
+    if p.before_x:
+        parts.append(f"by {p.suspect} without the effects of the suspects")
+    shown = f"{', '.join(parts[:-1])} and {parts[-1]}"
+    last = "after the correction" if p.before_x else "in the last panel"
+    return Picture(
+        "before-after",
+        "Before and after" if p.before_x else "By suspect and by cluster",
+        f"Each panel has the same {rows}, {components}. Coloured {shown}; {last}, the size of a "
+        "point is its learned weight.",
+        f"Scatter plots of {rows}, coloured {shown}.",
+        drawn("before_after", d, most=MAX_DRAWN),
+        "full",
+    )
+
+
 def _clusters_section(d: Diagnostics) -> Section | None:
     if not d.clusters or d.projection is None:
         return None
     pictures = []
-    if d.projection.value:
-        pictures.append(
-            Picture(
-                "before-after",
-                "Before and after",
-                "Rows on two principal components. After: without the effects of the suspects, if "
-                "the model removes some; the size of a point is its weight.",
-                f"Three scatter plots: rows before, coloured by {d.projection.suspect}, and after, "
-                f"coloured by {d.projection.suspect} and by cluster.",
-                drawn("before_after", d),
-                "full",
-            )
-        )
-    else:
-        pictures.append(
-            Picture(
-                "plane",
-                "Projection to two dimensions",
-                "Numbers are the clusters; the size of a point is its weight.",
-                f"Scatter plot of {len(d.projection.positions)} rows, coloured by cluster.",
-                drawn("clusters_2d", d),
-            )
-        )
     if d.flow is not None:
         moved = form(d.flow.moved, "percent")
         where = f"{moved} of the rows are in another cluster than with {_baseline_of_flow(d)}"
@@ -305,8 +310,8 @@ def _clusters_section(d: Diagnostics) -> Section | None:
             Picture(
                 "flow",
                 "From k-means to unskew",
-                f"{where}; agreement (ARI) {d.flow.agreement:.2f}. Saturated bands are rows that "
-                "moved.",
+                f"{where}; agreement in the sample (ARI) "
+                f"{d.flow.agreement:.2f}. Saturated bands are rows that moved.",
                 f"Flow diagram: {where}.",
                 drawn("sample_flow", d),
             )
@@ -314,6 +319,7 @@ def _clusters_section(d: Diagnostics) -> Section | None:
     pictures += [overlap_picture(d.overlap, at) for at in range(len(d.overlap[:MAX_OVERLAPS]))]
     largest = sorted(d.clusters, key=lambda c: -c.size)[:MAX_CARDS]
     basis = "design weights" if d.settings.design_weights else "sample"
+    every = "design times learned" if d.settings.design_weights else "the learned"
     for profile in sorted(largest, key=lambda c: c.cluster):
         top = ", ".join(f"{f.feature} {f.difference:+.2f}" for f in profile.features[:3])
         pictures.append(
@@ -329,12 +335,14 @@ def _clusters_section(d: Diagnostics) -> Section | None:
             )
         )
     left = len(d.clusters) - len(largest)
+    alone = "".join(f" {sentence}" for sentence in d.separating)
     more = f" The {MAX_CARDS} largest clusters are shown; the table has all." if left else ""
     return Section(
         "clusters",
         "The clusters",
-        "The rows before and after, then the columns in which each cluster differs most from the "
-        f"other rows, in standard deviations, weighted (bars) and unweighted (ticks).{more}",
+        "Clusters 0, 1, ...: the columns in which each differs most from the other rows. A "
+        "difference is that of the means, in standard deviations of the column, under "
+        f"{every} weights (bars) and without the learned weights (ticks).{more}{alone}",
         tuple(pictures),
     )
 
@@ -352,11 +360,13 @@ def _baselines_section(d: Diagnostics) -> Section | None:
             "baselines",
             "Methods",
             "Explained variance is that of the columns that are not suspects; association is the "
-            "strongest with a suspect. Both use design weights only.",
+            "strongest with a suspect: lower is better where the clusters should be unrelated to "
+            "the suspects. Agreement is the adjusted Rand index. All three are those of the "
+            "sample, without the learned weights.",
             (
                 Column("Method"),
                 Column("Explained variance", "percent"),
-                Column("Agreement with unskew", "number"),
+                Column("Agreement with unskew (ARI)", "number"),
                 *((Column("Association with suspects", "number"),) if d.associations else ()),
             ),
             tuple(
@@ -372,7 +382,8 @@ def _baselines_section(d: Diagnostics) -> Section | None:
                 "associations",
                 "Each suspect",
                 "Association of each clustering with each suspect: Cramér's V for categories, eta "
-                "for numbers; 0 = none, 1 = complete.",
+                "for numbers; 0 = none, 1 = complete. Lower is better where the clusters should be "
+                "unrelated to the suspect; a selection makes them related in the sample.",
                 *association_rows({name: found for name, *_, found in methods}),
             )
         )
@@ -394,9 +405,13 @@ def _mixing_table(d: Diagnostics) -> ReportTable:
     return ReportTable(
         "mixing",
         "Mixing of the suspects",
-        "Scores of batch integration, before and after the correction with its weights. LISI, kBET "
-        "and batch silhouette: 0 = separate, 1 = mixed. Explained variance: the share of the "
-        "variance of the other columns that the suspect explains.",
+        "How well the values of a suspect are mixed: before the correction, and after it under its "
+        "weights. LISI: effective number of values among the nearest rows, 0 = one, 1 = all in "
+        "equal shares. kBET: share of neighbourhoods in which a chi-squared test does not reject "
+        "the overall shares of the values; unequal weights make it reject less. Batch silhouette: "
+        "overlap of the values within the clusters, 1 = complete. Explained variance: share of the "
+        "variance of the other columns that the suspect explains. They measure different things "
+        "and can move in different directions.",
         (Column("Suspect"), *numbers(*pairs), *explained),
         tuple(
             (
@@ -496,7 +511,9 @@ def _profile_table(d: Diagnostics) -> ReportTable:
     return ReportTable(
         "profiles",
         "Cluster profiles",
-        "Columns in which each cluster differs most from the other rows, by weighted difference.",
+        "Columns in which each cluster differs most from the other rows, by weighted difference. "
+        "Differences are in standard deviations of the column; inside and outside are means. The "
+        "suspects are left out.",
         (
             Column("Cluster", "int"),
             Column("Column"),

@@ -11,7 +11,7 @@ from .._validation import abbreviate
 from ..diagnostics import Settings
 
 MISSING = "\N{EN DASH}"
-GLOSS = "nuisance columns through which the bias came in"  # of suspects, at their first mention
+GLOSS = "nuisance columns through which the bias may have come in"  # at the first mention
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Section:
 @dataclass(frozen=True)
 class Page:
     """``word`` is the verdict, ``tone`` its colour: good, neutral, bad; ``limits`` are assumptions
-    that it needs; ``done`` is what was done."""
+    that it needs; ``done`` is what was done; ``front`` is the picture above the sections."""
 
     kind: str
     subject: str
@@ -85,6 +85,12 @@ class Page:
     notes: tuple[str, ...] = field(default=())
     done: str = ""
     limits: tuple[str, ...] = ()
+    front: Picture | None = None
+
+
+def pictures_of(page: Page) -> list[Picture]:
+    front = [] if page.front is None else [page.front]
+    return front + [picture for section in page.sections for picture in section.pictures]
 
 
 def drawn(name: str, *args: Any, **how: Any) -> Callable[[], Any]:

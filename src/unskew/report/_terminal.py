@@ -166,7 +166,11 @@ def show_fit(
     unclear = [each.sentence for each in found.overlap if each.sentence]
     return Group(
         *shown,
-        facts(*(("overlap", text) for text in unclear), ("verdict", verdict_line(found.verdict))),
+        facts(
+            *(("overlap", text) for text in unclear),
+            *(("note", text) for text in found.separating),
+            ("verdict", verdict_line(found.verdict)),
+        ),
     )
 
 
@@ -246,7 +250,8 @@ def _clusters(found: Diagnostics, design: bool) -> Table:
         for each in found.clusters
     ]
     share = "share by design" if design else "share"  # of the design weights, not of the rows
-    titles = ["cluster", "rows", share, "weighted", "largest differences"]
+    differences = "largest differences (standard deviations, weighted)"
+    titles = ["cluster", "rows", share, "weighted", differences]
     return listing(titles, "rrrrl", rows)
 
 
