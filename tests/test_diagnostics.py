@@ -1054,3 +1054,13 @@ def test_a_column_that_separates_clusters_alone_is_told():
     assert "“scan” alone, where it is observed, nearly separates" in sentence
     table["scan"] = rng.normal(size=400)
     assert diagnose(model.fit(table), table, against=False).separating == ()
+
+
+def test_the_effective_size_of_a_comparison_is_relative_to_the_rows(footprint):
+    a = np.random.default_rng(0).lognormal(size=600)
+    a[:60] = 0
+    how = {"suspects": footprint.suspects, "n_init": 1, "random_state": 0}
+    rows = compare(footprint.X, 4, sample_weight=a, method="dckm", methods=["kmeans"], **how).rows
+    by_name = {row.method: row.effective_size for row in rows}
+    assert by_name["kmeans"] == pytest.approx(kish_size(a) / 540)
+    assert 0 < by_name["dckm"] < 1

@@ -52,11 +52,19 @@ def _tiles(c: Comparison) -> tuple[Tile, ...]:
     if own.associations:
         strongest = max(one.value for one in own.associations)
         tiles.append(
-            Tile("Association with suspects", f"{strongest:.2f}", "0 = none, 1 = complete")
+            Tile(
+                "Association with suspects",
+                f"{strongest:.2f}",
+                "0 = none, 1 = complete; lower is better where they should be unrelated",
+            )
         )
     if own.agreement is not None:
         tiles.append(
-            Tile("Agreement with k-means", f"{own.agreement:.2f}", "1 = the same clusters")
+            Tile(
+                "Agreement with k-means",
+                f"{own.agreement:.2f}",
+                "on all columns; 1 = the same clusters",
+            )
         )
     return tuple(tiles)
 
