@@ -334,6 +334,19 @@ def test_what_was_removed_is_told_from_what_is_modelled():
     done = page_of(d).done
     assert "The shifts of the numeric columns by “site” were removed; effects on the prob" in done
     assert "but these columns are unchanged. The mean difference that remains is 0." in done
+    assert d.projection.before_x
+    # Effects on categories only: the columns, and the places of the rows, do not change.
+    some = pd.DataFrame(
+        {c: np.where(rng.random(600) < 0.1 + 0.8 * group, "p", "q") for c in "stuv"}
+    )
+    some = some.assign(kind=table["kind"], site=table["site"])
+    d = diagnose(model.fit(some), some, against=False)
+    assert {one.unit for one in d.effects} == {"log-odds"}
+    assert (
+        "on the probabilities of categories; the columns themselves are unchanged."
+        in to_markdown(d)
+    )
+    assert not d.projection.before_x
     plain = SelectionMixture(2, suspects="site", effects="none", random_state=0).fit(table)
     done = page_of(diagnose(plain, table, against=False)).done
     assert "no effects of “site” on the other columns; none was removed." in done

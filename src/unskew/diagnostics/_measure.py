@@ -535,7 +535,9 @@ def project(
     centre = share @ values
     xy, before = (values - centre) @ components.T, np.zeros((0, 2))
     if view.corrected:
-        before = (view.features(rows, as_they_are=True) - centre) @ components.T
+        raw = view.features(rows, as_they_are=True)
+        if not np.array_equal(raw, values):  # effects of a mixture can be on categories only
+            before = (raw - centre) @ components.T
     suspects = suspect_values(view)
     first = suspects[0] if suspects else SuspectValues("", (), np.zeros(view.rows.n, np.intp))
     places = rows if fit_vectors.chosen is None else fit_vectors.chosen[rows]

@@ -186,7 +186,7 @@ class Baseline:
 class Projection:
     """A sample of rows, stratified by cluster, on the first two weighted principal components.
 
-    before_x, before_y  the same rows with the effects that the model removes; empty without effects
+    before_x, before_y  the same rows with the effects that the model removes; empty without them
     suspect, values     the first suspect and its values; empty without suspects
     value               position of the value of each row
     baseline_cluster    cluster of each row by the k-means of ``Flow``, matched as there; empty
