@@ -173,7 +173,10 @@ def test_profiles_are_those_of_the_model(found, model):
     for profile, summary in zip(found.clusters, model.cluster_summary_):
         assert profile.size == summary["size"]
         assert profile.weighted_share == pytest.approx(summary["weighted_share"])
-        for own, other in zip(profile.features, summary["features"]):
+        suspects = [f"column {j}" for j in model.suspects]
+        others = [each for each in summary["features"] if each["feature"] not in suspects]
+        assert others
+        for own, other in zip(profile.features, others):
             assert own.feature == other["feature"]
             assert own.difference == pytest.approx(other["difference"])
             assert own.inside == pytest.approx(other["inside"])
@@ -276,6 +279,8 @@ def test_rows_of_weight_zero_are_absent(footprint):
     one = diagnose(whole, footprint.X, a)
     other = diagnose(part, footprint.X[200:])
     assert one.weights.n_rows == other.weights.n_rows == 400
+    assert one.settings.n_rows - one.settings.n_zero == 400
+    assert one.weights.design_size == pytest.approx(400)
     assert one.explained_variance == pytest.approx(other.explained_variance, rel=1e-3)
     assert [f.before for f in one.features] == pytest.approx(
         [f.before for f in other.features], rel=1e-3
@@ -370,8 +375,10 @@ def test_a_higher_likelihood_than_that_of_kmeans_is_help():
 
 def test_reasons_have_the_numbers_and_the_columns():
     told = " ".join(change().reasons)
-    for words in ("0.20 standard deviations after", "effective sample size 40%",
-                  "97% of that of k-means", "without “site”: 0.60; of two runs of k-means",
+    for words in ("0.20 standard deviations after",
+                  "effective sample size (Kish) is 800 of 2,000 rows (40%).",
+                  "97% of that of k-means",
+                  "without “site” in the sample: 0.60; of two runs of k-means",
                   "1,000; of those of k-means without “site” 1,300; of the groups of a mixture "
                   "model 950 (agreement with them, as in the population, 0.95 and 0.62)",
                   "rows: 0.90 with the correction, 0.95 for k-means",
@@ -1011,3 +1018,49 @@ def test_a_notebook_shows_the_verdict_and_a_table(footprint, found, model):
             assert words in shown
     hostile = dataclasses.replace(found.verdict, sentence="<script>")
     assert "<script>" not in dataclasses.replace(found, verdict=hostile)._repr_html_()
+
+
+# ------------------------------------------------------------------------------- clusters in words
+def test_suspects_are_not_among_the_differences_of_a_cluster():
+    table = make_patients()
+    fitted = DCKM(3, suspects="site", n_init=1, random_state=0).fit(table)
+    named = {f.feature for c in diagnose(fitted, table, against=False).clusters for f in c.features}
+    assert "score" in named
+    assert not any(name.startswith("site") for name in named)
+
+
+def test_a_column_that_separates_clusters_alone_is_told():
+    rng = np.random.default_rng(0)
+    kind, site = rng.integers(0, 2, 400), rng.integers(0, 2, 400)
+    table = pd.DataFrame(
+        {
+            "x": rng.normal(3 * kind, 1),
+            "y": rng.normal(kind, 1),
+            "scan": np.where(kind == 1, rng.integers(6, 8, 400), 3).astype(float),
+            "site": np.array(["a", "b"])[site],
+        }
+    )
+    model = SelectionMixture(2, suspects="site", covariance="diag", random_state=0).fit(table)
+    own = int(np.asarray(model.labels_)[kind == 0][0])
+    words = (
+        f"“scan” alone{{}} nearly separates cluster {1 - own} from cluster {own}, in which it is "
+        "nearly constant."
+    )
+    assert diagnose(model, table, against=False).separating == (words.format(""),)
+    table.loc[::3, "scan"] = np.nan
+    model.fit(table)
+    own = int(np.asarray(model.labels_)[kind == 0][0])
+    (sentence,) = diagnose(model, table, against=False).separating
+    assert "“scan” alone, where it is observed, nearly separates" in sentence
+    table["scan"] = rng.normal(size=400)
+    assert diagnose(model.fit(table), table, against=False).separating == ()
+
+
+def test_the_effective_size_of_a_comparison_is_relative_to_the_rows(footprint):
+    a = np.random.default_rng(0).lognormal(size=600)
+    a[:60] = 0
+    how = {"suspects": footprint.suspects, "n_init": 1, "random_state": 0}
+    rows = compare(footprint.X, 4, sample_weight=a, method="dckm", methods=["kmeans"], **how).rows
+    by_name = {row.method: row.effective_size for row in rows}
+    assert by_name["kmeans"] == pytest.approx(kish_size(a) / 540)
+    assert 0 < by_name["dckm"] < 1

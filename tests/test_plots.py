@@ -259,9 +259,17 @@ def test_pictures_of_a_correction():
 
 def test_before_and_after_show_the_same_rows(small):
     axes = plots.before_after(small)
-    before, after, clusters = ([c.get_offsets() for c in ax.collections] for ax in axes)
+    kmeans, suspect, clusters = ([c.get_offsets() for c in ax.collections] for ax in axes)
+    titles = [ax.get_title(loc="left") for ax in axes]
+    assert titles[0] == "by k-means cluster"
+    assert titles[2] == "by cluster of this fit"
     # Without effects the rows stay in their places.
-    np.testing.assert_array_equal(np.vstack(before), np.vstack(after))
+    places = [np.unique(np.vstack(each), axis=0) for each in (kmeans, suspect, clusters)]
+    np.testing.assert_array_equal(places[0], places[1])
+    np.testing.assert_array_equal(places[1], places[2])
+    matched = np.asarray(small.projection.baseline_cluster) == small.projection.cluster
+    assert matched.mean() == pytest.approx(1 - small.flow.moved)
+    assert axes[0].get_xlabel() == f"component 1, {small.projection.variance[0]:.0%}"
     assert len(clusters) == len(set(small.projection.cluster))
     assert len(np.vstack(plots.before_after(small, most=50)[0].collections[0].get_offsets())) <= 50
     draw(axes[0])

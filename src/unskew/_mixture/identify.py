@@ -28,8 +28,8 @@ def is_joined(N: np.ndarray) -> bool:
     return bool(_parts(shown @ shown.T >= 1).max() == 0)
 
 
-def identify(N: np.ndarray, levels: list[str], suspect: str) -> tuple[str, str]:
-    """("yes", "under small effects" or "no", and why, in words).
+def identify(N: np.ndarray, levels: list[str] | None, suspect: str) -> tuple[str, str]:
+    """("yes", "under small effects" or "no", and why, in words). ``levels`` without names: None.
 
     Two levels that share two groups fix the effect and the matching of their groups: the
     difference of the two means is the same at both. Through one group only, either group of one
@@ -47,21 +47,31 @@ def identify(N: np.ndarray, levels: list[str], suspect: str) -> tuple[str, str]:
     answer, part = ("no", by_one) if by_one.max() > 0 else ("under small effects", by_two)
     main = np.bincount(part, weights=N.sum(1)).argmax()
     apart = np.flatnonzero(part != main)
-    named = abbreviate(
-        [f"{levels[at]!r} ({_list(np.flatnonzero(shown[at]))})" for at in apart],
-        MOST_NAMED,
-        quoted=False,
-    )
+    named = "some values"
+    if levels is not None:
+        named = abbreviate(
+            [f"{levels[at]!r} ({_list(np.flatnonzero(shown[at]))})" for at in apart],
+            MOST_NAMED,
+            quoted=False,
+        )
     if answer == "no":
         return answer, (
             f"The effects of {suspect!r} are not identifiable: no group has rows of both {named} "
             "and the other values, so that any difference between them can be an effect or a "
             "difference of the groups."
         )
+    common = np.flatnonzero(shown.all(0))
+    if by_two.max() == L - 1 and common.size == 1:
+        overlap = f"The values of {suspect!r} have only {_list(common)} in common"
+    else:
+        have = "has" if apart.size == 1 and levels is not None else "have"
+        overlap = (
+            f"Of the values of {suspect!r}, {named} {have} at most one group in common with each "
+            "of the others"
+        )
     return answer, (
-        f"The effects of {suspect!r} are identified under small effects only: at most one group is "
-        f"shared by {named} and the other values. Solutions with larger effects fit equally well; "
-        "the one with the smallest effects is reported."
+        f"{overlap}, so that an effect of {suspect!r} cannot be distinguished from a difference of "
+        "the groups without an assumption: small effects are assumed."
     )
 
 

@@ -408,7 +408,8 @@ def _worth(
         ),
         f"The mean difference between {between} is {associations.typical:.2f} standard "
         f"deviations; {associations.by_chance:.2f} is expected by chance.",
-        f"The effective sample size is {size:,.0f} of {view.rows.n:,} rows.",
+        f"The effective sample size (Kish) is {size:,.0f} of {view.rows.n:,} rows "
+        f"({size / view.rows.n:.0%}).",
     ]
     if candidates:
         word, sentence = _answer(view, bool(suspects), candidates, size)

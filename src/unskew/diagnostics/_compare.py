@@ -18,7 +18,7 @@ from .._validation import check_option
 from ..baselines import DecorrelatedKMeans, DropKMeans, PCAKMeans, PlainKMeans
 from ..consensus._model_selection import choice_of
 from ..dckm import DCKM
-from ..metrics import effective_sample_size, silhouette_score
+from ..metrics import kish_size, silhouette_score
 from ..mixture import SelectionMixture
 from . import _measure
 from ._diagnose import (
@@ -364,16 +364,15 @@ def _describe(
     difference: float | None = None,
 ) -> MethodRow:
     labels = np.asarray(labels)
-    size = 1.0 if m is None else effective_sample_size(m, view.a)
+    w = view.a if m is None else view.a * np.asarray(m)
     if difference is None and method not in OWN_ROWS:
-        w = view.a if m is None else view.a * np.asarray(m)
         difference = _measure.measure_imbalance(view, w, as_they_are=True).typical_after
     return MethodRow(
         method=method,
         title=title,
         explained_variance=_measure.explained_variance(view, labels),
         associations=_measure.associations(view, labels),
-        effective_size=size,
+        effective_size=kish_size(w) / np.count_nonzero(view.a),
         mean_difference=difference,
         silhouette=_silhouette(view, labels),
         agreement=None if reference is None else _measure.agreement(view, reference, labels),

@@ -229,11 +229,10 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
     imbalance = _measure.measure_imbalance(view, w)
     clusters: Any = ()
     own: Any = ()
-    marks = projection = flow = variance = None
+    marks = projection = flow = variance = matched = None
     if labels is not None:
         K = int(model._K)
         clusters, marks = _measure.profile_clusters(view, labels, w, K, inspection.fit_vectors)
-        projection = _measure.project(view, labels, w, _seed(model), inspection.fit_vectors)
         own, variance = (
             _measure.associations(view, labels),
             _measure.explained_variance(view, labels),
@@ -241,6 +240,10 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
         baseline = _same_distance(view)
         if baseline in baselines:
             flow = _measure.flow_between(view, baseline, baselines[baseline], labels, K)
+            matched = np.argsort(flow.baseline_clusters)[baselines[baseline]]
+        projection = _measure.project(
+            view, labels, w, _seed(model), inspection.fit_vectors, matched
+        )
     described = _describe_baselines(view, baselines, labels)
     evidence = _evidence(inspection, imbalance, own, variance, described, baselines)
     correlation = _measure.measure_correlation(view, w, imbalance.largest_before, marks)
@@ -269,7 +272,7 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
         mixing=() if labels is None else measure_mixing(view, labels, w, _seed(model)),
         notes=(
             *inspection.notes,
-            *_notes(view, correlation, projection, imbalance),
+            *_notes(view, correlation, imbalance),
             *_note_of_scales(model, view),
         ),
         settings=settings_of(
@@ -280,8 +283,10 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
             call=call_of(model, inspection.sample_weight is not None),
             parameters=model.get_params(deep=False),
             n_rows=inspection.fit_vectors.w.size,
+            n_zero=int((inspection.fit_vectors.a == 0).sum()),
         ),
         form=_form(model),
+        separating=() if labels is None else _measure.separating_columns(view, labels),
     )
 
 
@@ -473,6 +478,7 @@ def _evidence(inspection: Inspection, imbalance, own, variance, described, basel
         corrected=view.corrected,
         effective_size=effective_sample_size(fit_vectors.m, fit_vectors.a),
         kish_size=kish_size(fit_vectors.w),
+        design_size=kish_size(fit_vectors.a),
         typical_before=imbalance.typical_before,
         typical_after=imbalance.typical_after,
         by_chance=imbalance.by_chance,
@@ -536,17 +542,12 @@ def _note_of_scales(model: Any, view: View) -> tuple[str, ...]:
     )
 
 
-def _notes(view: View, correlation: Any, projection: Any, imbalance: Any) -> tuple[str, ...]:
+def _notes(view: View, correlation: Any, imbalance: Any) -> tuple[str, ...]:
     notes = []
     if len(correlation.names) < correlation.n_columns:
         notes.append(
             f"The correlation maps show the {len(correlation.names)} of {correlation.n_columns} "
             "encoded columns with the largest differences."
-        )
-    if projection is not None and len(projection.positions) < projection.n_rows:
-        notes.append(
-            f"The two-dimensional projection shows {len(projection.positions):,} of "
-            f"{projection.n_rows:,} rows, a random sample stratified by cluster."
         )
     if imbalance.n_pairs > len(imbalance.pairs):
         notes.append(
@@ -559,7 +560,7 @@ def _notes(view: View, correlation: Any, projection: Any, imbalance: Any) -> tup
             f"Because of the number of columns, differences were measured on {seen:,} pairs of "
             "column and group only, those of the columns of largest variance."
         )
-    if correlation.amount_before is None:
+    if correlation.amount_before is None and not view.corrected:
         notes.append(
             f"The amount of correlation was not computed: {correlation.n_columns:,} columns are "
             "too many."

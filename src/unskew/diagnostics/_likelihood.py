@@ -148,7 +148,7 @@ def compare_likelihoods(
     N = np.zeros((rows.level.max() + 1, K))
     np.add.at(N, (rows.level, own), rows.a)
     # Levels are combinations of encoded values, so that the reason names none of them.
-    identified, reason = identify(N, ["some values"] * len(N), " and ".join(view.suspect_names))
+    identified, reason = identify(N, None, " and ".join(view.suspect_names))
     found = LikelihoodCheck(
         criterion.bic(own, K),
         criterion.bic(dropped, K),

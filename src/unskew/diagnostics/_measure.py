@@ -43,12 +43,16 @@ MAX_IN_MAPS = 60
 MAX_IN_PROFILE = 15
 MAX_IN_PROJECTION = 2000
 MAX_CORRELATION_ROWS = 10
+# A column nearly separates clusters if it has this share of its variance between two sets of them,
+# and at most this share of it within one; it is observed in this share of the rows.
+SEPARATING, CONSTANT, SEPARATING_KNOWN, MAX_SEPARATING = 0.8, 0.02, 0.2, 3
 # Limits on rows and columns of the subsample for stability on halves.
 MAX_IN_HALVES = 2000
 MAX_COLUMNS_IN_HALVES = 5000
 # Smallest change of a column's between-cluster share of the variance that is reported.
 INFLUENCE = 0.02
-# The correlation matrix of all columns is not computed for more columns than this.
+# The correlation matrix of all columns is not computed for more columns than this, and columns that
+# separate clusters are not searched.
 MAX_COLUMNS = 4096
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
@@ -84,6 +88,7 @@ def describe_weights(fit_vectors: FitVectors) -> Weights:
         quantiles=tuple((q, float(np.quantile(own, q))) for q in QUANTILES),
         effective_size=effective_sample_size(m, fit_vectors.a),
         kish_size=kish_size(w),
+        design_size=kish_size(fit_vectors.a),
         design_effect=design_effect(w),
         unused=int((own < 0.01 * own.mean()).sum()),
         top_share=float(heavy.sum() / w.sum()),
@@ -180,7 +185,8 @@ def _feature_rows(view: View, pairs: Any, D0: Any, D1: Any, counts: np.ndarray) 
     for source in np.unique(own):
         k = np.flatnonzero(own == source)
         at = k[D0[k, worst[k]].argmax()]
-        per = max(int(counts[k].sum()), 1)
+        n_pairs = int(counts[k].sum())
+        per = max(n_pairs, 1)
         rows.append(
             FeatureBalance(
                 feature=view.source_names[source],
@@ -189,6 +195,7 @@ def _feature_rows(view: View, pairs: Any, D0: Any, D1: Any, counts: np.ndarray) 
                 typical_before=float(D0[k].sum() / per),
                 typical_after=float(D1[k].sum() / per),
                 against=treatment_name(view, pairs.treatments, int(worst[at])),
+                n_pairs=n_pairs,
             )
         )
     return rows
@@ -332,9 +339,12 @@ def profile_clusters(
         means = (view.readable(j, profile[part][k, j]) for part in ("inside", "rest"))
         return (float(profile["difference"][k, j]), *means)
 
-    profiles = []
+    profiles, shown = [], np.arange(view.rows.d)
+    if view.suspects is not None:
+        shown = np.setdiff1d(shown, view.suspects)
     for k in range(K):
-        order = np.argsort(-np.abs(weighted["difference"][k]), kind="stable")[:MAX_IN_PROFILE]
+        largest = np.argsort(-np.abs(weighted["difference"][k, shown]), kind="stable")
+        order = shown[largest[:MAX_IN_PROFILE]]
         features = tuple(
             FeatureProfile(view.names[j], *numbers(weighted, k, j), *numbers(plain, k, j))
             for j in order
@@ -343,6 +353,56 @@ def profile_clusters(
             ClusterProfile(k, int(size[k]), float(share[k]), float(weighted_share[k]), features)
         )
     return tuple(profiles), weighted["difference"]
+
+
+def separating_columns(view: View, labels: np.ndarray) -> tuple[str, ...]:
+    """Columns that alone nearly separate some clusters, in which they are nearly constant, from the
+    others; over observed values, in sentences."""
+    K = int(labels.max()) + 1
+    if view.rows.d > MAX_COLUMNS:
+        return ()
+
+    def sums(tile: np.ndarray, a_: np.ndarray, own: np.ndarray) -> tuple:
+        return (*cluster_sums(tile, a_, own, K), cluster_sums(tile**2, a_, own, K)[0])
+
+    S, mass, squares = _arrays.add_up(view.rows.map(sums, view.a, labels))
+    missing, found = view.design.column_map.missing_indicator, []
+    for j in view.rest[~view.design.column_map.is_indicator[view.rest]]:
+        known = mass - S[:, missing[j]] if missing[j] >= 0 else mass
+        used = np.flatnonzero(known > 0)
+        if used.size < 2 or known.sum() < SEPARATING_KNOWN * mass.sum():
+            continue
+        order = used[np.argsort(S[used, j] / known[used])]
+        cut = int(np.diff(S[order, j] / known[order]).argmax()) + 1
+        parts = order[:cut], order[cut:]
+        n, total = known.sum(), S[:, j].sum()
+        variance = squares[:, j].sum() / n - (total / n) ** 2
+        within = [
+            squares[part, j].sum() / known[part].sum() - (S[part, j].sum() / known[part].sum()) ** 2
+            for part in parts
+        ]
+        rest = sum(known[part].sum() * v for part, v in zip(parts, within)) / n
+        constant = int(np.argmin(within))
+        if variance > 1e-12 and min(within) <= CONSTANT * variance:
+            share = 1 - rest / variance
+            if share >= SEPARATING:
+                found.append((share, int(j), parts[1 - constant], parts[constant], n < mass.sum()))
+    sentences: dict[str, str] = {}
+    for _, j, others, own, some in sorted(found, key=lambda one: -one[0]):
+        where = ", where it is observed," if some else ""
+        sentences.setdefault(
+            view.source_names[view.sources[j]],
+            f"“{view.names[j]}” alone{where} nearly separates {_clusters_in_words(others)} from "
+            f"{_clusters_in_words(own)}, in which it is nearly constant.",
+        )
+    return tuple(sentences.values())[:MAX_SEPARATING]
+
+
+def _clusters_in_words(clusters: np.ndarray) -> str:
+    names = [str(k) for k in sorted(clusters)]
+    if len(names) == 1:
+        return f"cluster {names[0]}"
+    return f"clusters {', '.join(names[:-1])} and {names[-1]}"
 
 
 def associations(view: View, labels: np.ndarray, w: Any = None) -> tuple[Association, ...]:
@@ -442,10 +502,16 @@ def correlation_between(first: np.ndarray, second: np.ndarray, w: np.ndarray) ->
 
 
 def project(
-    view: View, labels: np.ndarray, w: np.ndarray, seed: int, fit_vectors: FitVectors
+    view: View,
+    labels: np.ndarray,
+    w: np.ndarray,
+    seed: int,
+    fit_vectors: FitVectors,
+    baseline: np.ndarray | None = None,
 ) -> Projection:
     """Projection of at most 2000 rows of positive design weight, stratified by cluster with at
-    least one row each, on the principal components of the columns of the distance under w."""
+    least one row each, on the principal components of the columns of the distance under w.
+    ``baseline``: matched clusters of k-means."""
     rng = np.random.default_rng(seed)
     present = np.flatnonzero(view.a > 0)
     rate = min(1.0, MAX_IN_PROJECTION / present.size)
@@ -469,7 +535,9 @@ def project(
     centre = share @ values
     xy, before = (values - centre) @ components.T, np.zeros((0, 2))
     if view.corrected:
-        before = (view.features(rows, as_they_are=True) - centre) @ components.T
+        raw = view.features(rows, as_they_are=True)
+        if not np.array_equal(raw, values):  # effects of a mixture can be on categories only
+            before = (raw - centre) @ components.T
     suspects = suspect_values(view)
     first = suspects[0] if suspects else SuspectValues("", (), np.zeros(view.rows.n, np.intp))
     places = rows if fit_vectors.chosen is None else fit_vectors.chosen[rows]
@@ -486,4 +554,5 @@ def project(
         suspect=first.name,
         values=first.values,
         value=tuple(first.codes[rows].tolist()) if suspects else (),
+        baseline_cluster=() if baseline is None else tuple(baseline[rows].tolist()),
     )

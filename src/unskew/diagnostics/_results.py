@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from .._records import Records
-from ._verdict import Evidence, Verdict
+from ._verdict import Evidence, Verdict, describe_size
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,10 @@ class Row:
 class Weights:
     """The learned weights (mean 1) and the loss of effective sample size.
 
-    effective_size  effective sample size of the learned weights as a share of the rows
-    kish_size       effective sample size (Kish) of design weights times learned weights
+    effective_size  sum(a m)^2 / (sum(a) sum(a m^2)) for design weights a and learned weights m: the
+                    share of the sample that the learned weights leave
+    kish_size       effective sample size (Kish) of design weights times learned weights, in rows
+    design_size     the same of the design weights alone
     design_effect   of that product: factor on the variance of a mean
     unused          number of rows with a weight below 1 % of the mean
     top_share       share of the total weight on the 1 % of the rows with the largest weights
@@ -44,6 +46,7 @@ class Weights:
     quantiles: tuple[tuple[float, float], ...]
     effective_size: float
     kish_size: float
+    design_size: float
     design_effect: float
     unused: int
     top_share: float
@@ -60,6 +63,7 @@ class FeatureBalance:
     before, after          largest |standardised difference|
     typical_*              mean of |difference| over all its pairs
     against                the value or range that attains ``before``
+    n_pairs                number of its pairs: its encoded columns times the values or ranges
     """
 
     feature: str
@@ -68,6 +72,7 @@ class FeatureBalance:
     typical_before: float
     typical_after: float
     against: str
+    n_pairs: int
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,7 @@ class FeatureProfile:
 @dataclass(frozen=True)
 class ClusterProfile:
     """A cluster: number of rows, share by design weights and by learned weights, and the columns
-    in which it differs most from the other rows."""
+    in which it differs most from the other rows, without the suspects."""
 
     cluster: int
     size: int
@@ -181,9 +186,11 @@ class Baseline:
 class Projection:
     """A sample of rows, stratified by cluster, on the first two weighted principal components.
 
-    before_x, before_y  the same rows with the effects that the model removes; empty without effects
+    before_x, before_y  the same rows with the effects that the model removes; empty without them
     suspect, values     the first suspect and its values; empty without suspects
     value               position of the value of each row
+    baseline_cluster    cluster of each row by the k-means of ``Flow``, matched as there; empty
+                        without it
     """
 
     n_rows: int
@@ -198,6 +205,7 @@ class Projection:
     suspect: str = ""
     values: tuple[str, ...] = ()
     value: tuple[int, ...] = ()
+    baseline_cluster: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -264,7 +272,10 @@ class Mixing:
 
 @dataclass(frozen=True)
 class Settings:
-    """Parameters, versions and data description needed to reproduce a result."""
+    """Parameters, versions and data description needed to reproduce a result.
+
+    ``n_zero`` of the ``n_rows`` rows have a design weight of 0.
+    """
 
     model: str
     call: str
@@ -277,6 +288,7 @@ class Settings:
     suspects: tuple[str, ...]
     kinds: tuple[tuple[str, str], ...]
     ignored: tuple[tuple[str, str], ...]
+    n_zero: int = 0
 
 
 @dataclass(frozen=True)
@@ -337,7 +349,8 @@ class Diagnostics(HasTables):
 
     For DecorrelationWeights, which have no clusters, ``clusters``, ``baselines`` and
     ``associations`` are empty and ``flow``, ``projection``, ``explained_variance`` and
-    ``separation`` are None. ``form`` is the form of a mixture, in words, else "".
+    ``separation`` are None. ``form`` is the form of a mixture, in words, else "";
+    ``separating`` are sentences about columns that nearly determine clusters by themselves.
     """
 
     verdict: Verdict
@@ -363,12 +376,13 @@ class Diagnostics(HasTables):
     notes: tuple[str, ...]
     settings: Settings
     form: str = ""
+    separating: tuple[str, ...] = ()
 
     def _answer(self) -> tuple[Verdict, str, list[dict[str, Any]]]:
         e = self.evidence
         numbers = (
             f"Mean difference: {e.typical_before:.2f} before, {e.typical_after:.2f} after. "
-            f"Effective sample size: {e.kish_size:,.0f} of {e.n_rows:,} rows."
+            f"Effective sample size: {describe_size(e)}."
         )
         rows = [
             {
@@ -496,6 +510,8 @@ class Audit(HasTables):
 class MethodRow:
     """One method of a comparison; None where a number is undefined for it.
 
+    effective_size   effective sample size (Kish) of design weights times learned weights, as a
+                     share of the rows
     mean_difference  mean of |difference| under the learned weights, of rows without the effects
                      that the method removes; before weighting for methods without weights, None
                      where the effects were removed in another way

@@ -64,6 +64,9 @@ class Evidence:
                         most compared with k-means
     constant_suspects   suspects were named, but all of them are constant
     votes               of a consensus: number of runs, number that vote, agreement of two runs
+    kish_size, design_size
+                        effective sample size (Kish), in rows, under design weights times learned
+                        weights, and under the design weights alone
     """
 
     suspects: tuple[str, ...]
@@ -103,6 +106,7 @@ class Evidence:
     lost: tuple[tuple[str, float], ...] = ()
     constant_suspects: bool = False
     votes: tuple[int, int, float] | None = None
+    design_size: float | None = None
 
 
 @dataclass(frozen=True)
@@ -393,10 +397,14 @@ def _reasons(e: Evidence) -> list[str]:
     first: list[str] = []
     if e.bic is not None and e.kmeans_bic is not None and e.same_as_dropped is not None:
         one = f"k-means without {describe_names(e.suspects)}"
-        where = " (the lower of two: in the sample, and in the population it estimates)"
+        where = (
+            " (the lower of two: in the sample, and in the population that the mixture estimates)"
+            if e.of_mixture
+            else " in the sample"
+        )
         first.append(
-            f"Agreement with {one}: {e.same_as_dropped:.2f}{where if e.of_mixture else ''}; of two "
-            f"runs of k-means with each other: {e.kmeans_repeated:.2f}."
+            f"Agreement with {one}{where}: {e.same_as_dropped:.2f}; of two runs of k-means with "
+            f"each other: {e.kmeans_repeated:.2f}."
         )
         bics = f"{e.bic:,.0f}; of those of {one} {e.kmeans_bic:,.0f}"
         if e.halves is not None:
@@ -420,18 +428,16 @@ def _reasons(e: Evidence) -> list[str]:
         f"The mean difference {_between(e)} is {e.typical_after:.2f} standard deviations after "
         f"{'the correction' if e.corrected else 'weighting'} and {e.typical_before:.2f} before; "
         f"{e.by_chance:.2f} is expected by chance.",
-        f"After weighting, {e.n_rows:,} rows are equivalent to {e.kish_size:,.0f} "
-        f"(effective sample size {e.effective_size:.0%} of the design).",
+        f"The effective sample size (Kish) is {describe_size(e)}.",
     ]
-    if e.same_as_kmeans is not None:
+    if e.same_as_kmeans is not None and not e.suspects:
         reasons.append(
-            f"Agreement with k-means on the same columns: {e.same_as_kmeans:.2f} (1 = the same "
-            "clusters)"
-            + (
-                "."
-                if e.kept_variance is None
-                else f"; explained variance is {e.kept_variance:.0%} of that of k-means."
-            )
+            f"Agreement with k-means, in the sample: {e.same_as_kmeans:.2f} (1 = the same "
+            "clusters)."
+        )
+    if e.kept_variance is not None:
+        reasons.append(
+            f"Explained variance is {e.kept_variance:.0%} of that of k-means on the same columns."
         )
     if e.follows is not None and e.kmeans_follows is not None and e.dropped_follows is not None:
         reasons.append(
@@ -439,11 +445,8 @@ def _reasons(e: Evidence) -> list[str]:
             f"{e.follows:.2f}; for k-means {e.kmeans_follows:.2f}, for k-means without the "
             f"suspects {e.dropped_follows:.2f}."
         )
-    if e.weighted_same is not None:
-        reasons.append(
-            "Agreement with k-means on all columns, under the learned weights: "
-            f"{e.weighted_same:.2f}."
-        )
+    if e.weighted_same is not None and not e.suspects:
+        reasons.append(f"Agreement with k-means, under the learned weights: {e.weighted_same:.2f}.")
     if e.stability is not None and e.kmeans_stability is not None:
         reasons.append(
             f"Agreement of clusterings of random halves of the rows: {e.stability:.2f} with the "
@@ -493,6 +496,14 @@ def _association_phrase(e: Evidence) -> str:
         return "the columns predict each other"
     verb = "predicts" if len(e.suspects) == 1 else "predict"
     return f"{describe_names(e.suspects)} {verb} the other columns"
+
+
+def describe_size(e: Evidence) -> str:
+    """The effective sample size in rows, and that of the design weights if they differ."""
+    size = f"{e.kish_size:,.0f} of {e.n_rows:,} rows ({e.kish_size / max(e.n_rows, 1):.0%})"
+    if e.design_size is None or round(e.design_size) == e.n_rows:
+        return size
+    return f"{size}; {e.design_size:,.0f} under the design weights alone"
 
 
 def describe_names(suspects: tuple[str, ...]) -> str:

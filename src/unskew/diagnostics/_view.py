@@ -377,7 +377,15 @@ def call_of(model: Any, weighted: bool) -> str:
 
 
 def settings_of(
-    view: View, X: Any, sample_weight: Any, *, model: str, call: str, parameters: dict, n_rows: int
+    view: View,
+    X: Any,
+    sample_weight: Any,
+    *,
+    model: str,
+    call: str,
+    parameters: dict,
+    n_rows: int,
+    n_zero: int = 0,
 ) -> Settings:
     """Parameters, versions and column information; ``n_rows`` is the size before subsampling."""
     ignored = {} if view.encoder is None else view.encoder.ignored_
@@ -393,6 +401,7 @@ def settings_of(
         suspects=view.suspect_names,
         kinds=tuple((str(name), str(kind)) for name, kind in view.kinds.items()),
         ignored=tuple((str(name), str(why)) for name, why in ignored.items()),
+        n_zero=n_zero,
     )
 
 

@@ -37,10 +37,11 @@ from ._style import (
 def before_after(
     found: Any, axes: Sequence[Axes] | None = None, *, most: int = 300
 ) -> tuple[Axes, ...]:
-    """Rows before the correction, coloured by the first suspect, and after it, coloured by suspect
-    and by cluster, on the same two components. Values of the suspect and clusters have different
-    colours and markers. Without effects before and after differ in the weights only, which are the
-    sizes of the points after it.
+    """Rows before the correction, coloured by cluster of k-means (if there is one to compare with)
+    and by the first suspect, and after it, coloured by suspect and by cluster, on the same two
+    components. Values of the suspect and clusters have different colours and markers; the sizes of
+    the points after the correction are the learned weights. Without effects the rows stay in their
+    places, and the suspect has one panel.
 
     ``found``: Diagnostics of a fit with suspects; ``most``: number of rows that are drawn.
 
@@ -54,22 +55,33 @@ def before_after(
     p = getattr(found, "projection", found)
     if p is None or not p.value:
         raise ValueError("found has no projection of a fit with suspects")
-    if axes is None:
-        figure = Figure(figsize=(WIDTH * 2, WIDTH * 0.72), layout="constrained")
-        axes = list(figure.subplots(1, 3, sharex=True, sharey=True))
-    if len(axes) != 3:
-        raise ValueError(f"axes has {len(axes)} entries; there should be 3")
     some = np.random.default_rng(0).permutation(len(p.x))[:most]
     after = np.column_stack([p.x, p.y])[some]
     before = np.column_stack([p.before_x, p.before_y])[some] if p.before_x else after
     size = 5 + 9 * np.clip(np.asarray(p.weight)[some], 0, 4)
+    plain = np.full(len(some), 14.0)
     values, clusters = np.asarray(p.value)[some], np.asarray(p.cluster)[some]
-    panels = (
-        ("before", before, values, np.full(len(values), 14.0), p.suspect),
-        ("after", after, values, size, p.suspect),
-        ("after", after, clusters, size, "cluster"),
-    )
-    for ax, (when, points, codes, s, by) in zip(axes, panels):
+    by_suspect, when = f"by {shorten(p.suspect, 18)}", ("before, ", "after, ")
+    if not p.before_x:
+        when = ("", "")
+    panels = [
+        (when[0] + by_suspect, before, values, plain),
+        (when[1] + "by cluster of this fit", after, clusters, size),
+    ]
+    if p.before_x:
+        panels.append((when[1] + by_suspect, after, values, size))
+    if p.baseline_cluster:
+        baseline = np.asarray(p.baseline_cluster)[some]
+        panels.insert(0, (when[0] + "by k-means cluster", before, baseline, plain))
+    n_rows = 2 if len(panels) == 4 else 1
+    if axes is None:
+        size_of_figure = (WIDTH * 1.6, WIDTH * (1.15 if n_rows == 2 else 0.66))
+        figure = Figure(figsize=size_of_figure, layout="constrained")
+        grid = figure.subplots(n_rows, len(panels) // n_rows, sharex=True, sharey=True)
+        axes = list(grid.ravel())
+    if len(axes) != len(panels):
+        raise ValueError(f"axes has {len(axes)} entries; there should be {len(panels)}")
+    for number, (ax, (title, points, codes, s)) in enumerate(zip(axes, panels)):
         of_suspect = codes is values
         colour, marker = (
             (suspect_colour, suspect_marker) if of_suspect else (cluster_colour, cluster_marker)
@@ -80,12 +92,15 @@ def before_after(
             ax.scatter(points[own, 0], points[own, 1], s=s[own], color=colour(code),
                        marker=marker(code), alpha=0.6, linewidth=0,
                        label=shorten(name, 14))  # fmt: skip
-        ax.set_title(f"{when}, by {shorten(by, 18)}", loc="left")
+        ax.set_title(title, loc="left")
         ax.set_xticks([])
         ax.set_yticks([])
+        ax.set_xlabel(f"component 1, {p.variance[0]:.0%}")
+        if number % (len(panels) // n_rows) == 0:
+            ax.set_ylabel(f"component 2, {p.variance[1]:.0%}")
         if len(np.unique(codes)) <= 8:
             columns = 2 if of_suspect and max(map(len, map(str, p.values))) > 4 else 4
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=columns,
+            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=columns,
                       markerscale=1.2, handletextpad=0.1, columnspacing=0.8)  # fmt: skip
     return tuple(axes)
 

@@ -186,11 +186,6 @@ def weight_distribution(found: Any, ax: Axes | None = None) -> Axes:
     ax.set_xlabel(f"learned weight of a row{above}")
     ax.set_ylabel("rows")
     ax.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    note(
-        ax,
-        f"effective sample size {weights.effective_size:.0%}: {weights.n_rows:,} rows are "
-        f"equivalent to {weights.kish_size:,.0f}",
-    )
     return ax
 
 

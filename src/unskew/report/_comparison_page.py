@@ -52,11 +52,19 @@ def _tiles(c: Comparison) -> tuple[Tile, ...]:
     if own.associations:
         strongest = max(one.value for one in own.associations)
         tiles.append(
-            Tile("Association with suspects", f"{strongest:.2f}", "0 = none, 1 = complete")
+            Tile(
+                "Association with suspects",
+                f"{strongest:.2f}",
+                "0 = none, 1 = complete; lower is better where they should be unrelated",
+            )
         )
     if own.agreement is not None:
         tiles.append(
-            Tile("Agreement with k-means", f"{own.agreement:.2f}", "1 = the same clusters")
+            Tile(
+                "Agreement with k-means",
+                f"{own.agreement:.2f}",
+                "on all columns; 1 = the same clusters",
+            )
         )
     return tuple(tiles)
 
@@ -106,7 +114,8 @@ def _methods(c: Comparison) -> Section:
                 "methods-table",
                 "Methods",
                 "All methods use the same initializations. Agreement is the adjusted Rand index "
-                "with k-means on all columns.",
+                "with k-means on all columns, under the design weights. The effective sample size "
+                "(Kish) is that of design weights times learned weights, as a share of the rows.",
                 columns,
                 rows,
             ),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..diagnostics import Diagnostics, FeatureProfile
+from ..diagnostics import Diagnostics, FeatureBalance, FeatureProfile
 from ..diagnostics._diagnose import DROPPED
-from ..diagnostics._verdict import BALANCED, describe_names
+from ..diagnostics._verdict import BALANCED, describe_names, describe_size
 from ._page import (
     Column,
     Day,
@@ -26,6 +27,8 @@ from ._page import (
 )
 
 MAX_CARDS = 12
+# Rows in each panel of the picture at the front.
+MAX_DRAWN = 300
 # Suspects whose overlap with the clusters is shown.
 MAX_OVERLAPS = 3
 # A love plot with more features than this spans two rows of the grid.
@@ -41,7 +44,7 @@ WORDS = {
 
 
 def page_of_fit(d: Diagnostics) -> Page:
-    rows = plural(d.settings.n_rows, "row")
+    rows = plural(d.evidence.n_rows, "row")
     return Page(
         kind="Clustering report" if d.clusters else "Weighting report",
         subject=f"{rows}, {plural(d.settings.n_columns, 'column')}"
@@ -51,6 +54,7 @@ def page_of_fit(d: Diagnostics) -> Page:
         sentence=d.verdict.sentence,
         reasons=d.verdict.reasons,
         tiles=_fit_tiles(d),
+        front=_front(d),
         sections=tuple(
             s
             for s in (
@@ -64,6 +68,7 @@ def page_of_fit(d: Diagnostics) -> Page:
         settings=d.settings,
         notes=d.notes,
         done=_done(d),
+        limits=tuple(each.sentence for each in d.overlap if each.sentence),
     )
 
 
@@ -77,29 +82,62 @@ def _done(d: Diagnostics) -> str:
 def _what_was_fitted(d: Diagnostics) -> str:
     suspects, model, K = d.evidence.suspects, d.settings.model, len(d.clusters)
     what = describe_names(suspects) if suspects else ""
-    removed = f"the effects of {what} on the other columns were removed"
     if model == "SelectionMixture" and suspects:
-        effects = (
-            removed if d.effects else f"no effects of {what} on other columns are in the model"
-        )
         common = d.weights.maximum - d.weights.minimum < 1e-9
         shares = "are the same for all values" if common else "differ between the values"
         return (
-            f"SelectionMixture fitted {plural(K, 'group')}, whose shares {shares} of {what}; "
-            f"{effects}."
+            f"SelectionMixture fitted {plural(K, 'group')}, whose shares {shares} of {what}. "
+            f"{_what_was_removed(d, what)}"
         )
     if model == "SelectionMixture":
         return f"SelectionMixture fitted {plural(K, 'group')} without suspects."
     found = f", together with {plural(K, 'cluster')}" if K else ""
     predict = f"{what} and the other columns" if suspects else "the columns"
+    shifts = f"; the shifts of the other columns by {what} were removed" if d.effects else ""
     return (
         f"{model} learned a weight for each row, under which {predict} predict each other "
-        f"less{found}{f'; {removed}' if d.effects else ''}."
+        f"less{found}{shifts}."
     )
 
 
+def _what_was_removed(d: Diagnostics, what: str) -> str:
+    """What a mixture removed from which columns, and the difference that remains."""
+    units = {one.unit for one in d.effects}
+    shifts = "shifts and changes of scale" if "shift-scale" in d.form else "shifts"
+    if not units:
+        return (
+            f"The selected model has no effects of {what} on the other columns; none was removed."
+        )
+    if "sd" not in units:
+        return (
+            f"The model has effects of {what} on the probabilities of categories; the columns "
+            "themselves are unchanged."
+        )
+    removed = f"The {shifts} of the numeric columns by {what} were removed"
+    if "log-odds" not in units:
+        return f"{removed}."
+    removed += (
+        "; effects on the probabilities of categories are in the model, but these columns are "
+        "unchanged."
+    )
+    numeric = {name for name, kind in d.settings.kinds if kind == "number"}
+    numbers = _mean_difference([f for f in d.features if f.feature in numeric])
+    others = _mean_difference([f for f in d.features if f.feature not in numeric])
+    if numbers is None or others is None:
+        return removed
+    return (
+        f"{removed} The mean difference that remains is {numbers:.2f} standard deviations in the "
+        f"numeric columns and {others:.2f} in the others."
+    )
+
+
+def _mean_difference(features: Sequence[FeatureBalance]) -> float | None:
+    pairs = sum(f.n_pairs for f in features)
+    return sum(f.n_pairs * f.typical_after for f in features) / pairs if pairs else None
+
+
 def _baseline_of_flow(d: Diagnostics) -> str:
-    """The k-means with which rows that moved and the association with suspects are compared."""
+    """The k-means with which the clusters are compared in pictures."""
     if d.flow is None or not d.evidence.suspects:
         return "k-means"
     return f"k-means {'without' if d.flow.baseline == DROPPED else 'with'} the suspects"
@@ -116,24 +154,9 @@ def _fit_tiles(d: Diagnostics) -> tuple[Tile, ...]:
         ),
         Tile(
             "Effective sample size",
-            form(e.effective_size, "percent"),
-            f"{e.kish_size:,.0f} of {e.n_rows:,} rows",
+            *describe_size(e).split(" ", 1),
         ),
     ]
-    # Both tiles about k-means have the same baseline, that of the picture of moved rows.
-    base = next((each for each in d.baselines if d.flow and each.name == d.flow.baseline), None)
-    if e.follows is not None:
-        before = against = ""
-        if base is not None:
-            before = f"{max(one.value for one in base.associations):.2f} → "
-            against = f"{_baseline_of_flow(d)} → unskew; "
-        tiles.append(
-            Tile(
-                "Association with suspects",
-                f"{before}{e.follows:.2f}",
-                f"{against}0 = none, 1 = complete",
-            )
-        )
     if d.flow is not None:
         moved = form(d.flow.moved, "percent")
         where = f"in another cluster than with {_baseline_of_flow(d)}"
@@ -148,7 +171,10 @@ def _weights_section(d: Diagnostics) -> Section:
     before, after = (sum(getattr(f, when) > BALANCED for f in rows) for when in WHEN)
     who = "the suspects" if d.evidence.suspects else "the other columns"
     w, c = d.weights, d.convergence
-    love = f"{before} of {len(rows)} features above 0.1 before, {after} after."
+    love = (
+        f"The largest difference of each feature; the mean difference is in the table Features. "
+        f"{before} of {len(rows)} features above 0.1 before, {after} after."
+    )
     tall = len(rows) > TALL
     maps = [_map(d, which) for which in WHEN]
     fit = Picture(
@@ -162,9 +188,8 @@ def _weights_section(d: Diagnostics) -> Section:
     return Section(
         "weights",
         "Effect of the correction" if d.evidence.corrected else "Effect of the weights",
-        f"Standardised mean differences of each column under {who} (below 0.1: balanced). The 1 % "
-        f"of the rows with the largest weights have {form(w.top_share, 'percent')} of the total "
-        f"weight; {plural(w.unused, 'row')} have almost none.",
+        f"Standardised mean differences of each column under {who} (below 0.1: balanced), and the "
+        "weights.",
         (
             Picture(
                 "love",
@@ -177,8 +202,7 @@ def _weights_section(d: Diagnostics) -> Section:
             Picture(
                 "distribution",
                 "The learned weights",
-                f"From {number(w.minimum)} to {number(w.maximum)}; design effect "
-                f"{w.design_effect:.2f}.",
+                _weights_in_words(d),
                 f"Histogram of the weights, from {w.minimum:.3g} to {w.maximum:.3g}, mean 1.",
                 drawn("weight_distribution", d),
             ),
@@ -188,16 +212,35 @@ def _weights_section(d: Diagnostics) -> Section:
     )
 
 
+def _weights_in_words(d: Diagnostics) -> str:
+    """Numbers of the learned weights, then those of all weights."""
+    w = d.weights
+    most = dict(w.quantiles)[0.99]
+    both = "Learned weights times design weights: the" if d.settings.design_weights else "The"
+    return (
+        f"Learned weights, mean 1: from {number(w.minimum)} to {number(w.maximum)}, 99 % of the "
+        f"rows have at most {number(most)}, {plural(w.unused, 'row')} less than 0.01. {both} 1 % "
+        f"of the rows with the largest have {form(w.top_share, 'percent')} of the total; design "
+        f"effect {w.design_effect:.2f}."
+    )
+
+
 def _effects_picture(d: Diagnostics) -> Picture:
     top = d.effects[0]
     words = f"Largest: {top.suspect} on {top.feature}, {top.effect:+.2f}."
     return Picture(
         "effects-picture",
         "Effects of the suspects on the columns",
-        f"{words} Removed before clustering.",
+        f"{words} {_removed(d)}",
         f"Bar chart of the effects of suspects. {words}",
         drawn("suspect_effects", d),
     )
+
+
+def _removed(d: Diagnostics) -> str:
+    if any(one.unit == "log-odds" for one in d.effects):
+        return "Effects in standard deviations are removed from the columns, log-odds are not."
+    return "Removed from the columns."
 
 
 def _map(d: Diagnostics, which: str) -> Picture:
@@ -219,33 +262,47 @@ def _map(d: Diagnostics, which: str) -> Picture:
     )
 
 
+def _front(d: Diagnostics) -> Picture | None:
+    """The rows before and after, coloured by suspect and by cluster."""
+    p = d.projection
+    if p is None:
+        return None
+    n = len(p.positions) if not p.value else min(len(p.positions), MAX_DRAWN)
+    rows = f"{n:,} of {p.n_rows:,} rows, drawn at random" if n < p.n_rows else plural(n, "row")
+    components = "on the first two principal components, with their shares of the variance"
+    if not p.value:
+        return Picture(
+            "plane",
+            "The clusters",
+            f"{rows}, {components}. Numbers are the clusters; the size of a point is its learned "
+            "weight.",
+            f"Scatter plot of {rows}, coloured by cluster.",
+            drawn("clusters_2d", d),
+            "full",
+        )
+    parts = [f"by {p.suspect}"]
+    if p.baseline_cluster:
+        parts.insert(0, f"by cluster of {_baseline_of_flow(d)}")
+    parts.append("by cluster of this fit")
+    if p.before_x:
+        parts.append(f"by {p.suspect} without the effects of the suspects")
+    shown = f"{', '.join(parts[:-1])} and {parts[-1]}"
+    last = "after the correction" if p.before_x else "in the last panel"
+    return Picture(
+        "before-after",
+        "Before and after" if p.before_x else "By suspect and by cluster",
+        f"Each panel has the same {rows}, {components}. Coloured {shown}; {last}, the size of a "
+        "point is its learned weight.",
+        f"Scatter plots of {rows}, coloured {shown}.",
+        drawn("before_after", d, most=MAX_DRAWN),
+        "full",
+    )
+
+
 def _clusters_section(d: Diagnostics) -> Section | None:
     if not d.clusters or d.projection is None:
         return None
     pictures = []
-    if d.projection.value:
-        pictures.append(
-            Picture(
-                "before-after",
-                "Before and after",
-                "Rows on two principal components. After: without the effects of the suspects, if "
-                "the model removes some; the size of a point is its weight.",
-                f"Three scatter plots: rows before, coloured by {d.projection.suspect}, and after, "
-                f"coloured by {d.projection.suspect} and by cluster.",
-                drawn("before_after", d),
-                "full",
-            )
-        )
-    else:
-        pictures.append(
-            Picture(
-                "plane",
-                "Projection to two dimensions",
-                "Numbers are the clusters; the size of a point is its weight.",
-                f"Scatter plot of {len(d.projection.positions)} rows, coloured by cluster.",
-                drawn("clusters_2d", d),
-            )
-        )
     if d.flow is not None:
         moved = form(d.flow.moved, "percent")
         where = f"{moved} of the rows are in another cluster than with {_baseline_of_flow(d)}"
@@ -253,8 +310,8 @@ def _clusters_section(d: Diagnostics) -> Section | None:
             Picture(
                 "flow",
                 "From k-means to unskew",
-                f"{where}; agreement (ARI) {d.flow.agreement:.2f}. Saturated bands are rows that "
-                "moved.",
+                f"{where}; agreement in the sample (ARI) "
+                f"{d.flow.agreement:.2f}. Saturated bands are rows that moved.",
                 f"Flow diagram: {where}.",
                 drawn("sample_flow", d),
             )
@@ -262,6 +319,7 @@ def _clusters_section(d: Diagnostics) -> Section | None:
     pictures += [overlap_picture(d.overlap, at) for at in range(len(d.overlap[:MAX_OVERLAPS]))]
     largest = sorted(d.clusters, key=lambda c: -c.size)[:MAX_CARDS]
     basis = "design weights" if d.settings.design_weights else "sample"
+    every = "design times learned" if d.settings.design_weights else "the learned"
     for profile in sorted(largest, key=lambda c: c.cluster):
         top = ", ".join(f"{f.feature} {f.difference:+.2f}" for f in profile.features[:3])
         pictures.append(
@@ -277,14 +335,14 @@ def _clusters_section(d: Diagnostics) -> Section | None:
             )
         )
     left = len(d.clusters) - len(largest)
-    unclear = "".join(f" {each.sentence}" for each in d.overlap if each.sentence)
+    alone = "".join(f" {sentence}" for sentence in d.separating)
     more = f" The {MAX_CARDS} largest clusters are shown; the table has all." if left else ""
     return Section(
         "clusters",
         "The clusters",
-        "The rows before and after, then the columns in which each cluster differs most from the "
-        f"other rows, in standard deviations, weighted (bars) and unweighted (ticks).{more}"
-        f"{unclear}",
+        "Clusters 0, 1, ...: the columns in which each differs most from the other rows. A "
+        "difference is that of the means, in standard deviations of the column, under "
+        f"{every} weights (bars) and without the learned weights (ticks).{more}{alone}",
         tuple(pictures),
     )
 
@@ -302,11 +360,13 @@ def _baselines_section(d: Diagnostics) -> Section | None:
             "baselines",
             "Methods",
             "Explained variance is that of the columns that are not suspects; association is the "
-            "strongest with a suspect. Both use design weights only.",
+            "strongest with a suspect: lower is better where the clusters should be unrelated to "
+            "the suspects. Agreement is the adjusted Rand index. All three are those of the "
+            "sample, without the learned weights.",
             (
                 Column("Method"),
                 Column("Explained variance", "percent"),
-                Column("Agreement with unskew", "number"),
+                Column("Agreement with unskew (ARI)", "number"),
                 *((Column("Association with suspects", "number"),) if d.associations else ()),
             ),
             tuple(
@@ -322,7 +382,8 @@ def _baselines_section(d: Diagnostics) -> Section | None:
                 "associations",
                 "Each suspect",
                 "Association of each clustering with each suspect: Cramér's V for categories, eta "
-                "for numbers; 0 = none, 1 = complete.",
+                "for numbers; 0 = none, 1 = complete. Lower is better where the clusters should be "
+                "unrelated to the suspect; a selection makes them related in the sample.",
                 *association_rows({name: found for name, *_, found in methods}),
             )
         )
@@ -344,9 +405,13 @@ def _mixing_table(d: Diagnostics) -> ReportTable:
     return ReportTable(
         "mixing",
         "Mixing of the suspects",
-        "Scores of batch integration, before and after the correction with its weights. LISI, kBET "
-        "and batch silhouette: 0 = separate, 1 = mixed. Explained variance: the share of the "
-        "variance of the other columns that the suspect explains.",
+        "How well the values of a suspect are mixed: before the correction, and after it under its "
+        "weights. LISI: effective number of values among the nearest rows, 0 = one, 1 = all in "
+        "equal shares. kBET: share of neighbourhoods in which a chi-squared test does not reject "
+        "the overall shares of the values; unequal weights make it reject less. Batch silhouette: "
+        "overlap of the values within the clusters, 1 = complete. Explained variance: share of the "
+        "variance of the other columns that the suspect explains. They measure different things "
+        "and can move in different directions.",
         (Column("Suspect"), *numbers(*pairs), *explained),
         tuple(
             (
@@ -370,20 +435,25 @@ def association_rows(methods: dict[str, Any]) -> tuple[tuple[Column, ...], tuple
 
 def _numbers_section(d: Diagnostics) -> Section:
     who = "a suspect" if d.evidence.suspects else "another column"
+    of_whom = f"a value or range of {who}"
     tables = [
         ReportTable(
             "features",
             "Features",
-            f"Largest and mean |standardised difference| of each feature under {who}.",
+            f"Largest and mean |standardised difference| of each feature under {who}. A pair is an "
+            f"encoded column of the feature and {of_whom}. The mean difference, "
+            f"{d.evidence.typical_before:.2f} before and {d.evidence.typical_after:.2f} after, is "
+            f"the mean over all {sum(f.n_pairs for f in d.features):,} pairs.",
             (
                 Column("Feature"),
                 *numbers("Largest before", "Largest after", "Mean before", "Mean after"),
+                Column("Pairs", "int"),
                 Column("Largest under"),
             ),
             tuple(
                 (
                     f.feature, f.before, f.after,
-                    f.typical_before, f.typical_after, f.against,
+                    f.typical_before, f.typical_after, f.n_pairs, f.against,
                 )
                 for f in d.features
             ),
@@ -402,8 +472,7 @@ def _numbers_section(d: Diagnostics) -> Section:
                 "effects",
                 "Effects of the suspects",
                 "Largest effects of a value of a suspect on a column: in standard deviations of a "
-                "numeric column, log-odds of the values of others in a mixture. Removed before "
-                "clustering.",
+                f"numeric column, log-odds of the values of others in a mixture. {_removed(d)}",
                 (*texts("Suspect", "Column"), *numbers("Effect"), Column("Unit")),
                 tuple((one.suspect, one.feature, one.effect, one.unit) for one in d.effects),
             )
@@ -415,8 +484,10 @@ def _numbers_section(d: Diagnostics) -> Section:
         ReportTable(
             "quantiles",
             "Quantiles of the weights",
-            "Quantiles of the learned weights, whose mean is 1.",
-            (Column("Share of the rows", "percent"), Column("Weight at most", "number")),
+            "Quantiles of the learned weights, whose mean is 1; without the design weights."
+            if d.settings.design_weights
+            else "Quantiles of the learned weights, whose mean is 1.",
+            (Column("Share of the rows", "percent"), Column("Learned weight at most", "number")),
             d.weights.quantiles,
         )
     )
@@ -440,7 +511,9 @@ def _profile_table(d: Diagnostics) -> ReportTable:
     return ReportTable(
         "profiles",
         "Cluster profiles",
-        "Columns in which each cluster differs most from the other rows, by weighted difference.",
+        "Columns in which each cluster differs most from the other rows, by weighted difference. "
+        "Differences are in standard deviations of the column; inside and outside are means. The "
+        "suspects are left out.",
         (
             Column("Cluster", "int"),
             Column("Column"),
@@ -475,7 +548,7 @@ def _row_table(d: Diagnostics) -> ReportTable:
         (
             Column("Row", "int"),
             *((Column("Index"),) if named else ()),
-            Column("Weight", "number"),
+            Column("Learned weight", "number"),
             *((Column("Cluster", "int"),) if d.clusters else ()),
             Column("Among the"),
         ),

@@ -9,7 +9,7 @@ from typing import Any
 
 import jinja2
 
-from ._page import MISSING, Page, form
+from ._page import MISSING, Page, form, pictures_of, rows_in_words
 from ._svg import inline_svg
 
 HERE = Path(__file__).parent
@@ -47,8 +47,7 @@ def render_html(page: Page) -> str:
     style = (HERE / "static" / "style.css").read_text(encoding="utf-8").strip()
     drawings = {
         picture.key: inline_svg(picture.draw(), picture.key, picture.title, picture.description)
-        for section in page.sections
-        for picture in section.pictures
+        for picture in pictures_of(page)
     }
     return environment.get_template("page.html").render(
         page=page,
@@ -57,6 +56,7 @@ def render_html(page: Page) -> str:
         script=jinja2.utils.markupsafe.Markup(script),
         policy=_policy(script),
         form=form,
+        rows=rows_in_words(page.settings),
         sort_value=_sort_value,
         missing=MISSING,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ._page import Page, ReportTable, form
+from ._page import Page, ReportTable, form, rows_in_words
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$])")
 
@@ -27,13 +27,17 @@ def _table(table: ReportTable) -> list[str]:
 def render_markdown(page: Page) -> str:
     lines = [f"# {_escape(page.word)}: {_escape(page.sentence)}", ""]
     lines += [f"{page.kind} by unskew. {page.subject}.", ""]
+    lines += [line for text in page.limits for line in (_escape(text), "")]
     lines += [_escape(page.done), ""] if page.done else []
-    lines += [f"- {_escape(reason)}" for reason in page.reasons]
     if page.tiles:
-        lines += ["", "| | | |", "|---|---:|---|"]
+        lines += ["| | | |", "|---|---:|---|"]
         lines += [
             f"| {_escape(t.label)} | {_escape(t.value)} | {_escape(t.note)} |" for t in page.tiles
         ]
+        lines.append("")
+    if page.front is not None:
+        lines += [f"{_escape(page.front.title)}: {_escape(page.front.caption)}", ""]
+    lines += [f"- {_escape(reason)}" for reason in page.reasons]
     for section in page.sections:
         lines += ["", f"## {_escape(section.title)}", "", _escape(section.lead), ""]
         lines += [f"- {_escape(p.title)}: {_escape(p.caption)}" for p in section.pictures]
@@ -45,8 +49,9 @@ def render_markdown(page: Page) -> str:
     lines += ["", "## How to reproduce this", "", f"{fence}python", s.call, fence, ""]
     encoded = f", encoded as {s.n_encoded:,}" if s.n_encoded != s.n_columns else ""
     facts = [
-        ("rows", f"{s.n_rows:,}"),
+        ("rows", rows_in_words(s)),
         ("columns", f"{s.n_columns:,}{encoded}"),
+        *([("names", ", ".join(name for name, _ in s.kinds))] if s.kinds else []),
         ("design weights", "given" if s.design_weights else "none"),
         ("suspects", ", ".join(s.suspects) or "none"),
         *((f"ignored: {name}", why) for name, why in s.ignored),

@@ -11,7 +11,7 @@ from .._validation import abbreviate
 from ..diagnostics import Settings
 
 MISSING = "\N{EN DASH}"
-GLOSS = "nuisance columns through which the bias came in"  # of suspects, at their first mention
+GLOSS = "nuisance columns through which the bias may have come in"  # at the first mention
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """``word`` is the verdict, ``tone`` its colour: good, neutral, bad; ``done`` is what was done,
-    in one sentence."""
+    """``word`` is the verdict, ``tone`` its colour: good, neutral, bad; ``limits`` are assumptions
+    that it needs; ``done`` is what was done; ``front`` is the picture above the sections."""
 
     kind: str
     subject: str
@@ -84,6 +84,13 @@ class Page:
     settings: Settings
     notes: tuple[str, ...] = field(default=())
     done: str = ""
+    limits: tuple[str, ...] = ()
+    front: Picture | None = None
+
+
+def pictures_of(page: Page) -> list[Picture]:
+    front = [] if page.front is None else [page.front]
+    return front + [picture for section in page.sections for picture in section.pictures]
 
 
 def drawn(name: str, *args: Any, **how: Any) -> Callable[[], Any]:
@@ -134,6 +141,15 @@ def number(value: float) -> str:
 def suspects_in_words(names: Sequence[str]) -> str:
     """The names of the suspects, or that there are none, and what suspects are."""
     return f"{abbreviate(list(names), quoted=False) if names else 'none named'} ({GLOSS})"
+
+
+def rows_in_words(settings: Settings) -> str:
+    """The number of rows that the numbers are about, and what becomes of those of weight 0."""
+    used = f"{settings.n_rows - settings.n_zero:,}"
+    if not settings.n_zero:
+        return used
+    are = f"{plural(settings.n_zero, 'row')} of weight 0 {'is' if settings.n_zero == 1 else 'are'}"
+    return f"{used} of positive weight ({are} labelled only)"
 
 
 def plural(count: int, one: str) -> str:

@@ -17,8 +17,9 @@ from .._records import ADVICE, Finding, Records, visible
 from ..corrector import SuspectCorrector
 from ..diagnostics import Audit, Comparison, Diagnostics, Verdict
 from ..diagnostics._simulated import MethodScores
+from ..diagnostics._verdict import describe_size
 from ._audit_page import page_of_audit
-from ._page import ReportTable, form, plural, suspects_in_words
+from ._page import ReportTable, form, plural, rows_in_words, suspects_in_words
 
 COLOURS = {
     "helped": "green",
@@ -139,7 +140,7 @@ def show_fit(
     """
     if found is None:  # nothing is shown with --quiet
         return Group()
-    n = f"{data['rows']:,}"
+    n = rows_in_words(found.settings)
     n_columns = f"{len(data['columns']):,}, not encoded"
     e = found.evidence
     difference = f"{e.typical_before:.2f} -> {e.typical_after:.2f} standard deviations"
@@ -150,7 +151,7 @@ def show_fit(
             ("suspects", suspects_in_words(data["suspects"])),
             ("method", type(estimator).__name__),
             ("form", found.form),
-            ("effective sample size", f"{found.weights.kish_size:,.0f} of {n} rows"),
+            ("effective sample size", describe_size(e)),
             ("mean difference", f"{difference} ({e.by_chance:.2f} by chance)"),
             ("fit", f"{estimator.status_}, {estimator.n_iter_} iterations, {seconds:.1f} s"),
             ("separation", _separation(found)),
@@ -165,7 +166,11 @@ def show_fit(
     unclear = [each.sentence for each in found.overlap if each.sentence]
     return Group(
         *shown,
-        facts(*(("overlap", text) for text in unclear), ("verdict", verdict_line(found.verdict))),
+        facts(
+            *(("overlap", text) for text in unclear),
+            *(("note", text) for text in found.separating),
+            ("verdict", verdict_line(found.verdict)),
+        ),
     )
 
 
@@ -245,7 +250,8 @@ def _clusters(found: Diagnostics, design: bool) -> Table:
         for each in found.clusters
     ]
     share = "share by design" if design else "share"  # of the design weights, not of the rows
-    titles = ["cluster", "rows", share, "weighted", "largest differences"]
+    differences = "largest differences (standard deviations, weighted)"
+    titles = ["cluster", "rows", share, "weighted", differences]
     return listing(titles, "rrrrl", rows)
 
 
