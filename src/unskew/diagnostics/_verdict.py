@@ -277,8 +277,8 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
         clear = closer > CLOSER and gain > DECISIVE and e.mixture_halves >= CERTAIN
         if lower > DECISIVE and not near:
             further = (
-                f"That of the groups of the mixture is lower by {lower:,.0f} than both: they "
-                "explain the data better. Try SelectionMixture."
+                f"That of the groups of the mixture is lower than both, by {lower:,.0f}. Try "
+                "SelectionMixture."
             )
             if not clear:
                 return conclude(
@@ -314,20 +314,19 @@ def _decide_mixture(e: Evidence, plain: str, conclude: Callable[[str, str], Verd
     if abs(gain) <= CLEAR:
         return conclude(
             "cannot be told",
-            f"The groups differ from those of {plain} (agreement {e.same_as_dropped:.2f}) and "
-            f"explain the data equally well (BIC differs by {abs(gain):.0f}).",
+            f"The groups differ from those of {plain} (agreement {e.same_as_dropped:.2f}) and have "
+            f"nearly the same BIC (it differs by {abs(gain):.0f}).",
         )
     if gain < 0:
         return conclude(
             "harmed",
-            f"The groups explain the data worse than those of {plain}: BIC is higher by "
-            f"{-gain:,.0f}. Do not use this result.",
+            f"The groups have a higher BIC than those of {plain}, by {-gain:,.0f}. Do not use this "
+            "result.",
         )
     return _unless_unidentified(
         e,
-        f"The groups explain the data better than those of {plain} (BIC is lower by {gain:,.0f}), "
-        "and random halves of the rows have every group (Jaccard similarity at least "
-        f"{e.halves:.2f}).",
+        f"The groups have a lower BIC than those of {plain}, by {gain:,.0f}, and each of them is "
+        f"found again in random halves of the rows (Jaccard similarity at least {e.halves:.2f}).",
         conclude,
     )
 
@@ -418,8 +417,9 @@ def _reasons(e: Evidence) -> list[str]:
                 f"in the population, {e.mixture_same:.2f} and {e.mixture_same_as_dropped:.2f})"
             )
         first.append(
-            "BIC of the clusters, in a model where columns are shifted by "
-            f"{describe_names(e.suspects)} and the shares of the clusters depend on it: {bics}."
+            f"BIC of both partitions in one reference model, in which {describe_names(e.suspects)} "
+            "shifts the columns and the shares of the clusters depend on it (not comparable with "
+            f"the BIC of a fit): {bics}."
         )
         if e.not_identified:
             first.append(e.not_identified)
@@ -501,7 +501,7 @@ def _association_phrase(e: Evidence) -> str:
 def describe_size(e: Evidence) -> str:
     """The effective sample size in rows, and that of the design weights if they differ."""
     size = f"{e.kish_size:,.0f} of {e.n_rows:,} rows ({e.kish_size / max(e.n_rows, 1):.0%})"
-    if e.design_size is None or round(e.design_size) == e.n_rows:
+    if e.design_size is None or round(e.design_size) in (e.n_rows, round(e.kish_size)):
         return size
     return f"{size}; {e.design_size:,.0f} under the design weights alone"
 

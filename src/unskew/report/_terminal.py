@@ -144,6 +144,7 @@ def show_fit(
     n_columns = f"{len(data['columns']):,}, not encoded"
     e = found.evidence
     difference = f"{e.typical_before:.2f} -> {e.typical_after:.2f} standard deviations"
+    rounds = plural(estimator.n_iter_, "iteration")
     shown = [
         facts(
             ("rows", f"{n}, with design weights" if data["design_weights"] else n),
@@ -153,7 +154,7 @@ def show_fit(
             ("form", found.form),
             ("effective sample size", describe_size(e)),
             ("mean difference", f"{difference} ({e.by_chance:.2f} by chance)"),
-            ("fit", f"{estimator.status_}, {estimator.n_iter_} iterations, {seconds:.1f} s"),
+            ("fit", f"{estimator.status_}, {rounds}, {seconds:.1f} s"),
             ("separation", _separation(found)),
             ("runs", _agreement(estimator) if hasattr(estimator, "stability_") else ""),
             ("clusters", _selected(choice)),
