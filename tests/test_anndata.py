@@ -9,6 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import unskew
 from unskew import SelectionMixture, SuspectCorrector
+from unskew._records import OverlapWarning
 from unskew.anndata import cluster, correct
 
 
@@ -103,6 +104,39 @@ def test_sparse_x_can_be_the_representation():
     correct(adata, use_rep="X", n_components=1, random_state=0)
     assert adata.obsm["X_unskew"].shape == (300, 12)
     assert sp.issparse(adata.X)
+
+
+def test_warnings_and_levels_have_the_name_and_the_values_of_the_batch():
+    rng = np.random.default_rng(0)
+    late = rng.integers(0, 2, 400)
+    rep = rng.normal(size=(400, 3)) + 8.0 * late[:, None]  # a group of its own in each batch
+    adata = StandIn(None, {"run": np.array(["a=1", "b=1"])[late]}, {"X_pca": rep})
+    for call in (correct, cluster):
+        with pytest.warns(OverlapWarning) as caught:
+            call(adata, "run", n_components=2, random_state=0)
+        text = " ".join(str(one.message) for one in caught)
+        assert "'run'" in text
+        assert "a=1" in text
+        assert "b=1" in text
+        assert "column" not in text
+    for name in ("X_unskew", "unskew"):
+        assert adata.uns[name]["levels"].tolist() == ["run=a=1", "run=b=1"]
+        assert adata.uns[name]["identified"] == "no"
+
+
+def test_the_form_of_the_effects_is_kept():
+    adata, _ = cells()
+    for call, name in ((correct, "X_unskew"), (cluster, "unskew")):
+        call(adata, "batch", n_components=3, effects="per-group", random_state=0)
+        assert adata.uns[name]["choice"]["effects"] == "per-group"
+
+
+def test_a_numeric_batch_has_intervals():
+    adata, _ = cells()
+    correct(adata, "age", n_components=3, effects="shift", random_state=0)
+    levels = adata.uns["X_unskew"]["levels"].tolist()
+    assert len(levels) > 1
+    assert all(level.startswith("age=") for level in levels)
 
 
 def test_bad_input_is_named(monkeypatch):

@@ -6,8 +6,8 @@
 
     unskew.anndata.cluster(adata, "batch")     obs["unskew"]: groups whose shares differ by batch
 
-anndata is not imported: any object with ``obs``, ``obsm``, ``uns`` and ``X`` will do. ``X`` is not
-changed, so that a sparse or backed one stays as it is.
+anndata is not imported: any object with ``obs``, ``obsm``, ``uns`` and ``X`` will do. pandas, which
+AnnData needs as well, is. ``X`` is not changed, so that a sparse or backed one stays as it is.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def correct(
         Inverse-selection weights (times the design weights), for weighted methods and metrics.
     ``uns[key_added]`` : dict
         "params"; "levels", "effects" and "effects_se" (n_levels, n_columns); "identified";
-        "n_components".
+        "n_components"; "choice": the covariance, the form of the effects and of the selection.
 
     Examples
     --------
@@ -80,25 +80,25 @@ def correct(
     >>> sc.pp.neighbors(adata, use_rep="X_unskew")  # doctest: +SKIP
     """
     adata = adata.copy() if copy else adata
-    X, d, columns, kinds = _table(adata, use_rep, [*_listed(key), *_listed(protect)])
-    suspects = list(range(d, d + len(_listed(key))))
-    protected = list(range(d + len(suspects), X.shape[1])) or None
+    suspects, protected = _listed(key), _listed(protect)
+    X, names, kinds = _table(adata, use_rep, [*suspects, *protected])
     corrector = SuspectCorrector(
-        suspects, protect=protected, kinds=kinds, drop_suspects=True, **parameters
+        suspects, protect=protected or None, kinds=kinds, drop_suspects=True, **parameters
     )
     corrector.fit(X, sample_weight=_weights(adata, weight_key))
-    adata.obsm[key_added] = corrector.transform(X)[:, :d]
+    adata.obsm[key_added] = corrector.transform(X)[names].to_numpy(dtype=np.float64)
     adata.obs[f"{key_added}_weight"] = corrector.sample_weight_
-    effects = [one for one in corrector.suspect_effects_ if _position(one) in suspects]
+    effects = [one for one in corrector.suspect_effects_ if one["suspect"] in suspects]
     adata.uns[key_added] = {
         "params": _plain(
             {"key": key, "use_rep": use_rep, "protect": protect, "weight_key": weight_key}
             | {"method": "SuspectCorrector"}
             | parameters
         ),
-        **_effects(effects, columns, d),
+        **_effects(effects, names),
         "identified": corrector.identified_,
         "n_components": corrector.n_components_,
+        "choice": dict(corrector.mixture_.choice_),
     }
     return adata if copy else None
 
@@ -139,7 +139,7 @@ def cluster(
         Probabilities of the groups.
     ``uns[key_added]`` : dict
         "params"; "levels", "shares" (n_levels, n_groups), "effects", "effects_se"; "identified";
-        "bic".
+        "bic"; "choice".
 
     Examples
     --------
@@ -148,10 +148,8 @@ def cluster(
     >>> adata.obs["unskew"].value_counts()  # doctest: +SKIP
     """
     adata = adata.copy() if copy else adata
-    X, d, columns, kinds = _table(adata, use_rep, _listed(key))
-    model = SelectionMixture(
-        n_components, suspects=list(range(d, X.shape[1])), kinds=kinds, **parameters
-    )
+    X, names, kinds = _table(adata, use_rep, _listed(key))
+    model = SelectionMixture(n_components, suspects=_listed(key), kinds=kinds, **parameters)
     model.fit(X, sample_weight=_weights(adata, weight_key))
     adata.obs[key_added] = _categorical(model.labels_.astype(str), adata.obs)
     adata.obs[f"{key_added}_weight"] = model.combined_weights_
@@ -162,10 +160,11 @@ def cluster(
             | {"method": "SelectionMixture"}
             | parameters
         ),
-        **_effects(model.suspect_effects_, columns, d),
+        **_effects(model.suspect_effects_, names),
         "shares": np.asarray(model.shares_),
         "identified": model.identified_,
         "bic": float(model.bic_),
+        "choice": dict(model.choice_),
     }
     return adata if copy else None
 
@@ -175,22 +174,23 @@ def _listed(key: Any) -> list[str]:
     return [] if key is None else [key] if isinstance(key, str) else list(key)
 
 
-def _table(adata: Any, use_rep: str, keys: list[str]) -> tuple[np.ndarray, int, list, dict]:
-    """Representation and columns of ``obs`` as one array; the number of columns of the former; the
-    name and the values of each of the latter; the kinds of all columns."""
+def _table(adata: Any, use_rep: str, keys: list[str]) -> tuple[Any, list[str], dict]:
+    """Representation and columns of ``obs`` as one table, so that warnings have their names; the
+    names of the columns of the former; the kinds of all columns."""
+    import pandas as pd
+
     R = _representation(adata, use_rep)
-    parts, columns = [R], []
-    kinds = dict.fromkeys(range(R.shape[1]), "number")
-    for i, key in enumerate(keys, R.shape[1]):
+    names = [f"{use_rep}[{i}]" for i in range(R.shape[1])]
+    columns, kinds = {}, dict.fromkeys(names, "number")
+    for key in keys:
         if key not in adata.obs:
             raise KeyError(f"key={key!r} should be a column of adata.obs: {list(adata.obs)}")
-        codes, words = _codes(np.asarray(adata.obs[key]))
-        if len(codes) != len(R):
-            raise ValueError(f"obs[{key!r}] has {len(codes)} entries but {use_rep} has {len(R)}")
-        parts.append(codes[:, None])
-        columns.append((key, words))
-        kinds[i] = "category" if words else "number"
-    return np.hstack(parts), R.shape[1], columns, kinds
+        values, words = _codes(np.asarray(adata.obs[key]))
+        if len(values) != len(R):
+            raise ValueError(f"obs[{key!r}] has {len(values)} entries but {use_rep} has {len(R)}")
+        columns[key] = pd.Categorical.from_codes(values, words) if words else values
+        kinds[key] = "category" if words else "number"
+    return pd.DataFrame(R, columns=names).assign(**columns), names, kinds
 
 
 def _representation(adata: Any, use_rep: str) -> np.ndarray:
@@ -213,18 +213,17 @@ def _representation(adata: Any, use_rep: str) -> np.ndarray:
     return R
 
 
-def _codes(values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Numbers and (), or positions of the values of a category (nan: missing) and their names."""
+def _codes(values: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Numbers and [], or positions of the values of a category (-1: missing) and their names."""
     if values.dtype.kind == "f":
         distinct = np.unique(values[~np.isnan(values)])
         if distinct.size > MAX_CATEGORIES:
-            return values.astype(np.float64), ()
+            return values.astype(np.float64), []
     missing = np.array([value is None or value != value for value in values.tolist()], dtype=bool)
     words = values.astype(str)
     names = np.unique(words[~missing])
-    codes = np.searchsorted(names, np.where(missing, names[:1], words)).astype(np.float64)
-    codes[missing] = np.nan
-    return codes, tuple(names.tolist())
+    codes = np.where(missing, -1, np.searchsorted(names, words))
+    return codes, names.tolist()
 
 
 def _weights(adata: Any, weight_key: str | None) -> np.ndarray | None:
@@ -238,23 +237,16 @@ def _weights(adata: Any, weight_key: str | None) -> np.ndarray | None:
 
 
 # ------------------------------------------------------------------------------------- writing
-def _position(effect: dict) -> int:
-    """Position of the suspect of an entry of ``suspect_effects_``: "column 12"."""
-    return int(effect["suspect"].split()[-1])
-
-
-def _effects(found: list[dict], columns: list, d: int) -> dict[str, Any]:
+def _effects(found: list[dict], names: list[str]) -> dict[str, Any]:
     """Levels as "batch=A", and their effects on the columns of the representation as arrays.
 
     Columns that do not vary have effects of 0."""
-    levels, effects, errors = [], np.zeros((len(found), d)), np.zeros((len(found), d))
+    place = {name: i for i, name in enumerate(names)}
+    effects, errors = np.zeros((2, len(found), len(names)))
     for i, one in enumerate(found):
-        key, words = columns[_position(one) - d]
-        level = one["level"].split("=")[-1]
-        known = words and level.isdigit()
-        levels.append(f"{key}={words[int(level)] if known else level}")
-        at = [int(str(name).split()[-1]) for name in one["columns"]]
+        at = [place[name] for name in one["columns"]]
         effects[i, at], errors[i, at] = one["effects"], one["se"]
+    levels = [f"{one['suspect']}={one['level']}" for one in found]
     return {"levels": np.array(levels, dtype=object), "effects": effects, "effects_se": errors}
 
 
