@@ -402,8 +402,8 @@ def _reasons(e: Evidence) -> list[str]:
             else " in the sample"
         )
         first.append(
-            f"Agreement with {one}{where}: {e.same_as_dropped:.2f}; of two runs of k-means with "
-            f"each other: {e.kmeans_repeated:.2f}."
+            f"Agreement with {one}{where}: {round(e.same_as_dropped, 2) + 0.0:.2f}; of two runs of "
+            f"k-means with each other: {e.kmeans_repeated:.2f}."
         )
         bics = f"{e.bic:,.0f}; of those of {one} {e.kmeans_bic:,.0f}"
         if e.halves is not None:
