@@ -488,3 +488,20 @@ def test_the_model_of_the_highest_bound_is_kept():
     ).fit(np.column_stack([X, site]))  # fmt: skip
     bound = model.history_["bound"]
     assert bound[-1] == bound.max()
+
+
+@pytest.mark.parametrize("levels", [2, 3])
+def test_columns_without_a_scale_have_no_effects(levels):
+    # Effects that stay after their scale became 0 would raise the likelihood without a prior.
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(levels, size=(900, 6)), rng.integers(3, size=900)])
+    kinds = dict.fromkeys(range(7) if levels > 2 else [6], "category")
+    problem, _ = SelectionMixture(2, suspects=[6], kinds=kinds)._prepare(X.astype(float), None)
+    model = Mixture(problem.rows, 2, Choice("diag", "shift", "free"))
+    (block,) = model.blocks
+    block.tau2[:] = 1.0
+    for _ in range(3):
+        model.m_step(e_step(problem.rows, model)[1])
+        scale = (block.per_category(block.tau2) if levels > 2 else block.tau2)[0]
+        assert not block.B[:, scale == 0].any()
+    assert (scale == 0).any()

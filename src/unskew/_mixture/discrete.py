@@ -92,6 +92,7 @@ class BernoulliBlock(DiscreteBlock):
             self._drop_effects(design)
         if learn_tau and self.shift:
             self._learn_scales(*self._working(n, s), design)
+            self._drop_effects(design)
 
     def _working(self, n: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Weights and weighted responses of the quadratic approximation."""
@@ -237,6 +238,7 @@ class CategoricalBlock(DiscreteBlock):
             p = np.exp(self.log_probability(eta))
             W = n * np.maximum(p * (1 - p), 1e-12)
             self._learn_scales(W, W * eta + s - n * p, design)
+            self._drop_effects(design)
 
     def _ascend(self, n: np.ndarray, s: np.ndarray, design: Any) -> None:
         self._drop_effects(design)

@@ -126,6 +126,15 @@ def show_columns(columns: Records, findings: Iterable[Finding]) -> Group:
     return Group(listing(columns[0], "lllrl", rows), facts(*advice.items()))
 
 
+def _margins(estimator: Any) -> str:
+    """Columns with known shares, and the largest difference from these."""
+    margins = getattr(estimator, "margins_", None)
+    if not margins:
+        return ""
+    names = ", ".join(map(str, margins))
+    return f"{names}; largest difference from the known shares {estimator.margin_distance_:.3f}"
+
+
 def show_fit(
     estimator: Any,
     found: Diagnostics | None,
@@ -154,6 +163,7 @@ def show_fit(
             ("form", found.form),
             ("effective sample size", describe_size(e)),
             ("mean difference", f"{difference} ({e.by_chance:.2f} by chance)"),
+            ("margins", _margins(estimator)),
             ("fit", f"{estimator.status_}, {rounds}, {seconds:.1f} s"),
             ("separation", _separation(found)),
             ("runs", _agreement(estimator) if hasattr(estimator, "stability_") else ""),
