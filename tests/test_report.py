@@ -399,3 +399,20 @@ def test_numbers_of_the_weights_name_their_basis(designed, kinds):
     assert "Learned weights times design weights: the 1 % of the rows" in words
     plain = {p.key: p.caption for s in page_of(kinds["fit"]).sections for p in s.pictures}
     assert "design weights" not in plain["distribution"]
+
+
+def test_known_shares_and_those_reached_are_a_table(rng):
+    table = pd.DataFrame(rng.normal(size=(300, 3)), columns=["a", "b", "c"])
+    table["age"] = rng.choice(["old", "young"], size=300, p=[0.2, 0.8])
+    table["mode"] = rng.choice(["web", "phone"], size=300)
+    known = {"age": {"young": 0.6, "old": 0.4}}
+    model = DCKM(2, suspects="mode", margins=known, n_init=2, random_state=0).fit(table)
+    found = diagnose(model, table)
+    shares = found.to_frame("margins", "pandas").set_index("value")
+    assert shares["known"].to_dict() == known["age"]
+    np.testing.assert_allclose(shares["reached"], shares["known"], atol=1e-9)
+    assert shares.loc["old", "design"] == pytest.approx((table["age"] == "old").mean())
+    (one,) = [t for s in page_of(found).sections for t in s.tables if t.key == "margins"]
+    assert [row[:3] for row in one.rows] == [("age", "young", 0.6), ("age", "old", 0.4)]
+    model = DCKM(2, suspects="mode", n_init=2, random_state=0).fit(table)
+    assert diagnose(model, table).margins == ()

@@ -33,7 +33,7 @@ from . import _measure
 from ._likelihood import check_mixture, compare_likelihoods
 from ._mixing import measure_mixing
 from ._overlap import measure_overlap
-from ._results import Baseline, Convergence, Diagnostics, SuspectEffect
+from ._results import Baseline, Convergence, Diagnostics, KnownShare, SuspectEffect
 from ._separation import measure_separation
 from ._verdict import Evidence, Verdict, decide
 from ._view import View, call_of, check_names, row_index, settings_of, view_of_fit
@@ -270,6 +270,11 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
         effects=_effects(model),
         overlap=() if labels is None else measure_overlap(view, labels, w, int(model._K)),
         mixing=() if labels is None else measure_mixing(view, labels, w, _seed(model)),
+        margins=tuple(
+            KnownShare(str(column), str(value), share["wanted"], share["start"], share["reached"])
+            for column, shares in (getattr(model, "margins_", None) or {}).items()
+            for value, share in shares.items()
+        ),
         notes=(
             *inspection.notes,
             *_notes(view, correlation, imbalance),

@@ -244,6 +244,18 @@ class Overlap:
 
 
 @dataclass(frozen=True)
+class KnownShare:
+    """A share that ``margins`` gave: of the population, under the design weights, and under the
+    weights of the fit."""
+
+    column: str
+    value: str
+    known: float
+    design: float
+    reached: float
+
+
+@dataclass(frozen=True)
 class Mixing:
     """How well the values of a suspect are mixed, by the metrics of batch integration.
 
@@ -373,6 +385,7 @@ class Diagnostics(HasTables):
     effects: tuple[SuspectEffect, ...]
     overlap: tuple[Overlap, ...]
     mixing: tuple[Mixing, ...]
+    margins: tuple[KnownShare, ...]
     notes: tuple[str, ...]
     settings: Settings
     form: str = ""

@@ -466,6 +466,20 @@ def _numbers_section(d: Diagnostics) -> Section:
             tuple((p.first, p.second, p.before, p.after) for p in d.pairs),
         ),
     ]  # fmt: skip
+    if d.margins:
+        tables.append(
+            ReportTable(
+                "margins",
+                "Known shares",
+                "Shares of the population that were given as margins, and those under the design "
+                "weights and under the weights of the fit.",
+                (
+                    *texts("Column", "Value"),
+                    *(Column(name, "percent") for name in ("Population", "Design", "Fit")),
+                ),
+                tuple((m.column, m.value, m.known, m.design, m.reached) for m in d.margins),
+            )
+        )
     if d.effects:
         tables.append(
             ReportTable(
