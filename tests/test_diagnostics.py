@@ -412,7 +412,8 @@ def test_reasons_have_the_numbers_and_the_columns():
         ({"kmeans_bic": 850.0}, "cannot be told", "without clear evidence"),
         # Of a mixture: its own likelihood counts only where halves of the rows confirm it.
         (MIXTURE, "helped", "by 200, and each of them is found again in random halves"),
-        (MIXTURE | {"halves": 0.84}, "cannot be told", "similarity 0.84, below 0.85)"),
+        (MIXTURE | {"halves": 0.84, "least_stable": 3}, "cannot be told",
+         "group 3 is not found again in random halves of the rows (Jaccard similarity 0.84, below"),
         (MIXTURE | {"halves": 0.86}, "helped", "by 200, and each of them is found again"),
         (MIXTURE | {"halves": 0.89, "identified": "under small effects"}, "cannot be told",
          "similarity 0.89, below 0.9)"),
@@ -901,17 +902,18 @@ def test_a_mixture_of_few_rows_has_a_verdict(rng):
     assert diagnose(model, frame).verdict.word in ("no effect", "cannot be told")
     # A half has fewer rows than groups.
     part, a = model.set_params(effects="auto"), np.ones(5)
-    assert stability_on_halves(part, frame, a, None, model.labels_, model.labels_, 0) == 0
+    assert stability_on_halves(part, frame, a, None, model.labels_, model.labels_, 0)[0] == 0
 
 
 def test_the_least_stable_group_counts_by_hand():
     groups = np.array([0, 0, 0, 0, 2, 2, 2, 5])
     others = np.array([7, 7, 7, 1, 1, 1, 1, 1])
     # Group 0: 3 of 4 rows; group 2: 3 of 5; group 5: 1 of 5.
-    assert lowest_similarity(groups, others, np.ones(8)) == pytest.approx(1 / 5)
+    assert lowest_similarity(groups, others, np.ones(8)) == (pytest.approx(1 / 5), 5)
     a = np.array([1.0, 1, 1, 0, 1, 1, 1, 0])
-    assert lowest_similarity(groups[a > 0], others[a > 0], a[a > 0]) == 1.0
-    assert lowest_similarity(groups, np.zeros(8), np.full(8, 3.0)) == pytest.approx(1 / 8)
+    assert lowest_similarity(groups[a > 0], others[a > 0], a[a > 0]) == (1.0, 0)
+    alike = lowest_similarity(groups, np.zeros(8), np.full(8, 3.0))
+    assert alike == (pytest.approx(1 / 8), 5)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -922,7 +924,7 @@ def test_groups_are_reproducible_if_both_halves_have_them(rng):
 
     def stability(X):
         model = SelectionMixture(2, suspects=[3], effects="shift", random_state=0).fit(X)
-        return stability_on_halves(model, X, np.ones(n), None, model.labels_, labels, 0)
+        return stability_on_halves(model, X, np.ones(n), None, model.labels_, labels, 0)[0]
 
     assert stability(X) > 0.95
     second = np.array_split(np.random.default_rng(0).permutation(n), 2)[1]

@@ -50,7 +50,8 @@ class LikelihoodCheck(NamedTuple):
         that are assigned without the shares by suspect.
     halves, mixture_halves
         Of a SelectionMixture, and of the mixture that DCKM is compared with: the stability of its
-        least stable group, see ``stability_on_halves``.
+        least stable group, see ``stability_on_halves``; ``least_stable`` is that group of a
+        SelectionMixture.
     suspects_matter
         Of a SelectionMixture: whether the selected model has effects of the suspects, or shares
         that differ between their values. Of DCKM: whether they are associated with the other
@@ -74,6 +75,7 @@ class LikelihoodCheck(NamedTuple):
     identified: str
     not_identified: str
     halves: float | None = None
+    least_stable: int | None = None
     suspects_matter: bool = True
     mixture_bic: float | None = None
     mixture_same: float | None = None
@@ -171,7 +173,7 @@ def compare_likelihoods(
     )
     if shows_no_groups(found):
         return found
-    halves = stability_on_halves(mixture, X, rows.a, rows.a, mixture.labels_, groups, seed)
+    halves, _ = stability_on_halves(mixture, X, rows.a, rows.a, mixture.labels_, groups, seed)
     return found._replace(mixture_halves=halves)
 
 
@@ -215,8 +217,8 @@ def check_mixture(
     if not found.suspects_matter or decided:
         return found
     given = None if sample_weight is None else rows.a
-    halves = stability_on_halves(model, X, rows.a, given, own, groups, seed)
-    return found._replace(halves=halves)
+    halves, group = stability_on_halves(model, X, rows.a, given, own, groups, seed)
+    return found._replace(halves=halves, least_stable=group)
 
 
 def stability_on_halves(
@@ -227,11 +229,13 @@ def stability_on_halves(
     labels: np.ndarray,
     groups: np.ndarray,
     seed: int,
-) -> float:
-    """Stability of the least stable group: mixtures of the selected form are fitted to two random
-    halves of the rows, and each of ``groups`` is compared with the most similar group of each half,
-    by the Jaccard similarity (Hennig 2007, Cluster-wise assessment of cluster stability, where 0.85
-    is highly stable). ``given`` is the sample_weight of the mixtures.
+) -> tuple[float, int]:
+    """Stability of the least stable group, and this group.
+
+    Mixtures of the selected form are fitted to two random halves of the rows, and each of
+    ``groups`` is compared with the most similar group of each half, by the Jaccard similarity
+    (Hennig 2007, Cluster-wise assessment of cluster stability, where 0.85 is highly stable).
+    ``given`` is the sample_weight of the mixtures.
 
     Each half is fitted twice, from the model's ``labels`` and from initializations of its own. The
     latter count if their BIC is lower by more than 10, so that neither a poor local optimum nor a
@@ -258,21 +262,25 @@ def stability_on_halves(
                         for init in (labels[which], None)
                     )
             except ValueError:  # too few rows, or one value of a suspect only
-                return 0.0
+                return 0.0, int(groups[0])
             chosen = free if free.bic_ < same.bic_ - CLEAR else same
             own = chosen.predict(X, shares="population")
             found.append(lowest_similarity(groups, own, a))
-            emit("half", len(found), 2, similarity=found[-1])
+            emit("half", len(found), 2, similarity=found[-1][0])
     return min(found)
 
 
-def lowest_similarity(groups: np.ndarray, others: np.ndarray, a: np.ndarray) -> float:
-    """Lowest, over the groups, of the Jaccard similarity with the most similar of the others."""
-    groups, others = (np.unique(one, return_inverse=True)[1] for one in (groups, others))
+def lowest_similarity(groups: np.ndarray, others: np.ndarray, a: np.ndarray) -> tuple[float, int]:
+    """Lowest, over the groups, of the Jaccard similarity with the most similar of the others, and
+    the group that has it."""
+    names, groups = np.unique(groups, return_inverse=True)
+    others = np.unique(others, return_inverse=True)[1]
     both = np.zeros((groups.max() + 1, others.max() + 1))
     np.add.at(both, (groups, others), a)
     either = both.sum(1, keepdims=True) + both.sum(0) - both
-    return float((both / np.maximum(either, np.finfo(float).tiny)).max(axis=1).min())
+    similarity = (both / np.maximum(either, np.finfo(float).tiny)).max(axis=1)
+    lowest = int(similarity.argmin())
+    return float(similarity[lowest]), int(names[lowest])
 
 
 def values_of(view: View, tile: np.ndarray) -> np.ndarray:

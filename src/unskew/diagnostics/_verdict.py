@@ -56,8 +56,8 @@ class Evidence:
                         agreement of clusterings of random halves of the rows: with the model's
                         distance and weights, and with plain k-means
     bic, kmeans_bic, mixture_bic, same_as_dropped, kmeans_repeated, mixture_same,
-    mixture_same_as_dropped, mixture_halves, halves, suspects_matter, identified, not_identified,
-    of_mixture, group_gain
+    mixture_same_as_dropped, mixture_halves, halves, least_stable, suspects_matter, identified,
+    not_identified, of_mixture, group_gain
                         comparison with k-means without the suspects and with a mixture: see
                         ``LikelihoodCheck``
     gained, lost        columns whose between-cluster share of the variance increased and decreased
@@ -97,6 +97,7 @@ class Evidence:
     mixture_same_as_dropped: float | None = None
     mixture_halves: float | None = None
     halves: float | None = None
+    least_stable: int | None = None
     suspects_matter: bool = True
     identified: str | None = None
     not_identified: str = ""
@@ -308,7 +309,8 @@ def _decide_mixture(e: Evidence, plain: str, conclude: Callable[[str, str], Verd
     if not reproducible(e.halves, e.identified):
         return conclude(
             "cannot be told",
-            f"The groups are not reproducible: {_not_found(e.halves, e.identified)}.",
+            "The groups are not reproducible: "
+            f"{_not_found(e.halves, e.identified, e.least_stable)}.",
         )
     gain = e.kmeans_bic - e.bic
     if abs(gain) <= CLEAR:
@@ -361,9 +363,10 @@ def reproducible(halves: float | None, identified: str | None) -> bool:
     return halves is not None and halves >= REPRODUCIBLE[identified or "no"]
 
 
-def _not_found(halves: float | None, identified: str | None) -> str:
+def _not_found(halves: float | None, identified: str | None, group: int | None = None) -> str:
+    which = "one of them" if group is None else f"group {group}"
     return (
-        "one of them is not found again in random halves of the rows (Jaccard similarity "
+        f"{which} is not found again in random halves of the rows (Jaccard similarity "
         f"{halves or 0.0:.2f}, below {REPRODUCIBLE[identified or 'no']:g})"
     )
 
