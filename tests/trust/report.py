@@ -135,7 +135,8 @@ def mutants(path="out/mutants.json"):
     found = json.loads(Path(path).read_text())
     alive = [one for one in found if one["survived"]]
     lines = ["## Mutants", "", f"{len(found)} small changes of the kernels, one at a time (`make "
-             f"mutants`): {len(found) - len(alive)} are found by the quick tests of their module.",
+             f"mutants`): {len(found) - len(alive)} are found by the tests of their module or of "
+             "the estimators that use it.",
              "", "| module | changed | found |", "|---|---|---|"]  # fmt: skip
     for module in dict.fromkeys(one["module"] for one in found):
         own = [one["survived"] for one in found if one["module"] == module]
