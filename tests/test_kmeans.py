@@ -250,3 +250,24 @@ def test_lloyd_without_distances_is_the_same(start, rng):
     slow = float(sum(w * ((X - kept.C[kept.labels]) ** 2).sum(axis=1)))
     assert _kmeans.inertia(rows, distance, w, summed) == pytest.approx(slow, rel=1e-12)
     assert _kmeans.inertia(rows, distance, w, kept) == pytest.approx(slow, rel=1e-12)
+
+
+def test_values_that_agree_up_to_rounding_are_cut_as_one():
+    a = np.ones(6)
+    for size in (1.0, 1e9, 1e-9):
+        values = size * np.array([1.0, 1 + 1e-15, 1 + 2e-15, 2, 2 + 1e-15, 2 + 2e-15])
+        np.testing.assert_allclose(_kmeans.weighted_cuts(values, a, 2), [1.5 * size])
+        assert _kmeans.weighted_cuts(-values[::-1], a, 3).size == 1
+    # Single precision: values are not merged.
+    few = np.array([0.0, 0.25, 0.5, 0.75], dtype=np.float32)
+    np.testing.assert_allclose(_kmeans.weighted_cuts(few, np.ones(4), 4), [0.125, 0.375, 0.625])
+
+
+def test_the_principal_start_of_wide_rows_is_that_of_their_svd(rng):
+    n, d = 60, 2100  # the second moments are not computed as a matrix
+    X = rng.normal(size=(n, d)) + 5 * rng.normal(size=(n, 1)) * rng.normal(size=d)
+    X += 2 * rng.normal(size=(n, 1)) * rng.normal(size=d)
+    labels = _kmeans.init_principal(TiledMatrix(X), everything(X), np.ones(n), 3)
+    score = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[0][:, 0]
+    ranks = np.argsort(np.argsort(score)) // (n // 3)
+    assert np.array_equal(labels, ranks) or np.array_equal(labels, 2 - ranks)
