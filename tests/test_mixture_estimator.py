@@ -624,3 +624,9 @@ def test_bic_of_the_candidates_is_that_of_the_model(unit):
     assert lowest - 1e-6 <= min(reported) < lowest + 10
     last = [e for e in events if e.phase == "candidate"][-1]
     assert last.done == last.total == len(reported) == len(model.candidates_)
+
+
+def test_a_notebook_shows_the_model_before_and_after_the_fit(rng):
+    model = SelectionMixture(2, suspects="site", random_state=0)
+    assert "SelectionMixture" in model._repr_html_()
+    assert "SelectionMixture" in model.fit(sites_table(rng))._repr_html_()

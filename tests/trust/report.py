@@ -84,6 +84,26 @@ SAME_RESULT = {
     "self.shares = n / np.maximum(n.sum(1, keepdims=True), 1e-300)": "a bound against 0 / 0",
     "ratio = at_levels / np.maximum(average, 1e-300)": "a bound against 0 / 0",
     "MIN_SHARE = 1e-12": "a bound against log 0",
+    "return self.a, np.broadcast_to(0.0, self.a.shape) if e is None else e, self.cell":
+        "multiplied by rho, which is 0 where e is None",
+    "two_sided = (s > 1e-12 * weight_sum) & (weight_sum - s > 1e-12 * weight_sum)":
+        "a bound against rounding",
+    "factor = factor * np.exp(-np.clip(move, -2.0, 2.0))":
+        "the length of a Newton step, whose solution is unique",
+    "for _ in range(50):": "a limit of iterations that is not reached",
+    "cell = cell.astype(np.min_scalar_type(max(len(everything) - 1, 0)), copy=False)":
+        "the type of integers, not their values",
+    "best, highest, kept, converged = Fit(model, -np.inf, history, 0, False), -np.inf, 0, False":
+        "replaced in the first iteration",
+    "np.log(max(n, 1.0))": "differs below two rows",
+    "MIN_VARIANCE = 1e-6": "a bound against singular covariances",
+    "w, w0 = n * np.maximum(p, 1e-6), weak * np.maximum(p0, 1e-6)": "a bound against 0 / 0",
+    "SCALES = np.exp(np.linspace(np.log(1e-4), np.log(1e3), 33))": "a grid of scales to try",
+    "FACTORS = np.array([0.2, 0.5, 0.8, 0.93, 0.98, 1.0, 1.02, 1.07, 1.25, 2.0, 5.0])":
+        "a grid of scales to try",
+    "return np.where(old > 0, old * factors, SCALES[:, None])": "a grid of scales to try",
+    "return out - mean * (a @ project(v))": "a @ project(v) is 0 but for rounding",
+    "return float(w @ w) * float(inverse_a[0])": "all entries are equal",
 }  # fmt: skip
 ROWS = {
     "examples": "examples of property tests",

@@ -335,7 +335,7 @@ class SelectionMixture(
         if self.output_dir is not None:
             if not isinstance(self.output_dir, (str, os.PathLike)):
                 raise TypeError(f"output_dir={self.output_dir!r} should be a path or None")
-            for path in self._row_files:
+            for path in self._row_files():
                 check_output(path)
         if not isinstance(self.resume, (bool, np.bool_)):
             raise TypeError(f"resume={self.resume!r} should be True or False")
@@ -635,13 +635,12 @@ class SelectionMixture(
             total += float(a_ @ w[start:stop])
         w *= problem.n / total
 
-    @property
     def _row_files(self) -> list[Path]:
         return [Path(self.output_dir) / f"{name}.npy" for name in ("labels", "weights")]
 
     def _fill_files(self, problem: Problem) -> list[np.ndarray]:
         """Memory maps of the files with labels and weights."""
-        n, paths = problem.a.size, self._row_files
+        n, paths = problem.a.size, self._row_files()
 
         def fill(labels_file: Path, weights_file: Path) -> None:
             labels = np.lib.format.open_memmap(labels_file, "w+", np.dtype(np.int32), (n,))
