@@ -309,7 +309,7 @@ def _decide_mixture(e: Evidence, plain: str, conclude: Callable[[str, str], Verd
     if not reproducible(e.halves, e.identified):
         return conclude(
             "cannot be told",
-            "The groups are not reproducible: "
+            "Not all groups are reproducible: "
             f"{_not_found(e.halves, e.identified, e.least_stable)}.",
         )
     gain = e.kmeans_bic - e.bic
@@ -405,14 +405,15 @@ def _reasons(e: Evidence) -> list[str]:
             else " in the sample"
         )
         first.append(
-            f"Agreement with {one}{where}: {round(e.same_as_dropped, 2) + 0.0:.2f}; of two runs of "
-            f"k-means with each other: {e.kmeans_repeated:.2f}."
+            f"Agreement with {one} (adjusted Rand index){where}: "
+            f"{round(e.same_as_dropped, 2) + 0.0:.2f}; of two runs of k-means with each other: "
+            f"{e.kmeans_repeated:.2f}."
         )
         bics = f"{e.bic:,.0f}; of those of {one} {e.kmeans_bic:,.0f}"
         if e.halves is not None:
             first.append(
-                "Lowest Jaccard similarity of a group with the most similar one of mixtures of two "
-                f"random halves of the rows: {e.halves:.2f}."
+                "Each group is matched to the most similar group of a fit to each of two random "
+                f"halves of the rows: the lowest Jaccard similarity is {e.halves:.2f}."
             )
         if e.mixture_bic is not None:
             bics += (
@@ -420,9 +421,9 @@ def _reasons(e: Evidence) -> list[str]:
                 f"in the population, {e.mixture_same:.2f} and {e.mixture_same_as_dropped:.2f})"
             )
         first.append(
-            f"BIC of both partitions in one reference model, in which {describe_names(e.suspects)} "
-            "shifts the columns and the shares of the clusters depend on it (not comparable with "
-            f"the BIC of a fit): {bics}."
+            "BIC of both partitions, scored in one reference model that is not the fitted one "
+            f"({describe_names(e.suspects)} shifts the columns, and the shares of the clusters "
+            f"depend on it): {bics}."
         )
         if e.not_identified:
             first.append(e.not_identified)

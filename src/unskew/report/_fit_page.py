@@ -127,7 +127,7 @@ def _what_was_removed(d: Diagnostics, what: str) -> str:
         return removed
     return (
         f"{removed} The mean difference that remains is {numbers:.2f} standard deviations in the "
-        f"numeric columns and {others:.2f} in the others."
+        f"numeric columns and {others:.2f} in the two-valued and categorical ones."
     )
 
 
@@ -145,12 +145,13 @@ def _baseline_of_flow(d: Diagnostics) -> str:
 
 def _fit_tiles(d: Diagnostics) -> tuple[Tile, ...]:
     e = d.evidence
+    named = "of the other columns between values of the suspects"
+    of_what = named if e.suspects else "between columns"
     tiles = [
         Tile(
             "Mean difference",
             f"{e.typical_before:.2f} → {e.typical_after:.2f}",
-            f"between {'suspects and other columns' if e.suspects else 'columns'}; by chance "
-            f"{e.by_chance:.2f}",
+            f"{of_what}; by chance {e.by_chance:.2f}",
         ),
         Tile(
             "Effective sample size",
