@@ -378,7 +378,7 @@ def test_reasons_have_the_numbers_and_the_columns():
     for words in ("0.20 standard deviations after",
                   "effective sample size (Kish) is 800 of 2,000 rows (40%).",
                   "97% of that of k-means",
-                  "without “site” (adjusted Rand index) in the sample: 0.60; of two runs of k-means",
+                  "without “site” (adjusted Rand index) in the sample: 0.60; of two runs",
                   "1,000; of those of k-means without “site” 1,300; of the groups of a mixture "
                   "model 950 (agreement with them, as in the population, 0.95 and 0.62)",
                   "rows: 0.90 with the correction, 0.95 for k-means",
