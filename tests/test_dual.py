@@ -254,6 +254,15 @@ def test_margins_are_reached_exactly(rng):
     np.testing.assert_allclose(model.predict_weights(table), model.weights_, atol=1e-12)
 
 
+def test_a_known_share_of_zero_takes_all_weight_from_the_value(rng):
+    table = survey(rng)
+    margins = {"sex": {"f": 1.0, "m": 0.0}}
+    model = DecorrelationWeights(suspects=["site"], margins=margins, tol=1e-6).fit(table)
+    w, sex = model.combined_weights_, table["sex"]
+    assert w[(sex == "m").to_numpy()].sum() < 1e-9 * w.sum()
+    assert model.margins_["sex"]["f"]["reached"] == pytest.approx(1.0, rel=1e-9)
+
+
 def test_margins_of_some_values_keep_the_proportions_of_the_others(rng):
     table = survey(rng)
     model = DecorrelationWeights(suspects=["site"], margins={"site": {"A": 0.3}}).fit(table)

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.special import entr, logsumexp
 
 from unskew import SelectionMixture
 from unskew._mixture.em import LOGIT_SD as SD
-from unskew._mixture.em import Choice, Mixture, e_step, run_em
+from unskew._mixture.em import Choice, Mixture, e_step, log_joint, run_em
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -82,3 +83,35 @@ def test_em_ends_when_the_bound_has_not_risen_for_ten_iterations(monkeypatch):
         fit = run_em(problem.rows, model, None, max_iter=40, tol=1e-3)
         assert (len(bounds) - len(list(values)), fit.converged) == (tried, tried < 40)
         assert (fit.n_iter, fit.history) == (kept, bounds[:kept])
+
+
+@pytest.mark.parametrize("effects", ["none", "shift", "shift-scale"])
+def test_the_complete_value_is_the_marginal_one_minus_the_entropy_of_the_groups(effects):
+    problem, _ = SelectionMixture(2, suspects=[3])._prepare(rows(), None)
+    model = Mixture(problem.rows, 2, Choice("diag", effects, "free"))
+    start = np.eye(2)[(rows()[:, 0] > 3).astype(int)]
+    model.m_step(problem.stats_of(0.9 * start + 0.05))
+    log_sum, stats = e_step(problem.rows, model)
+    marginal, _ = model.value(problem.rows, log_sum, stats)
+    joint = log_joint(problem.rows, model)
+    r = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+    entropy = float(entr(r).sum())
+    assert entropy > 0
+    assert model.complete_value(stats) == pytest.approx(marginal - entropy, rel=1e-10)
+
+
+def test_the_penalty_of_effects_on_the_spread_is_their_laplace_approximation():
+    problem, _ = SelectionMixture(2, suspects=[3])._prepare(rows(levels=4), None)
+    model = Mixture(problem.rows, 2, Choice("diag", "shift-scale", "free"))
+    _, stats = e_step(problem.rows, model)
+    (block,) = model.blocks
+    rng = np.random.default_rng(0)
+    block.tau2[:] = block.delta2[:] = 0.0
+    block.omega2, block.log_e = np.array([0.3, 0.0, 0.7]), rng.normal(size=(4, 3))
+    n = 60 / (stats.rows.kurtosis - 1.0)  # rows of each level
+    expected = sum(
+        -0.5 * (block.log_e[level, j] ** 2 / block.omega2[j] + np.log1p(n[j] * block.omega2[j]))
+        for level in range(4)
+        for j in (0, 2)
+    )
+    assert block.penalty(stats)[0] == pytest.approx(expected, rel=1e-12)
