@@ -115,3 +115,30 @@ def test_the_penalty_of_effects_on_the_spread_is_their_laplace_approximation():
         for j in (0, 2)
     )
     assert block.penalty(stats)[0] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("levels", [2, 3])
+def test_the_likelihood_of_categories_without_effects_by_hand(levels):
+    rng = np.random.default_rng(0)
+    X = rng.integers(levels, size=(40, 3)).astype(float)
+    kinds = dict.fromkeys(range(3), "category") if levels > 2 else None
+    problem, _ = SelectionMixture(2, kinds=kinds)._prepare(X, None)
+    model = Mixture(problem.rows, 2, Choice("diag", "none", "common"))
+    model.m_step(problem.stats_of(0.8 * np.eye(2)[rng.integers(2, size=40)] + 0.1))
+    log_sum, stats = e_step(problem.rows, model)
+    marginal, _ = model.value(problem.rows, log_sum, stats)
+    (block,) = model.blocks
+    expected = 0.0
+    for x in X.astype(int):
+        density = 0.0
+        for k, share in enumerate(model.shares[0]):
+            for j, value in enumerate(x):
+                if levels == 2:
+                    p = 1 / (1 + np.exp(-block.C[k, j]))
+                    share = share * (p if value else 1 - p)
+                else:
+                    p = np.exp(block.C[k, 3 * j : 3 * j + 3])
+                    share = share * p[value] / p.sum()
+            density += share
+        expected += np.log(density)
+    assert marginal == pytest.approx(expected, rel=1e-10)
