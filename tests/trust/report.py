@@ -102,7 +102,10 @@ SAME_RESULT = {
     "FACTORS = np.array([0.2, 0.5, 0.8, 0.93, 0.98, 1.0, 1.02, 1.07, 1.25, 2.0, 5.0])":
         "a grid of scales to try",
     "return np.where(old > 0, old * factors, SCALES[:, None])": "a grid of scales to try",
-    "return out - mean * (a @ project(v))": "a @ project(v) is 0 but for rounding",
+    "totals = np.where(each.empty, 0.0, totals)": "raking takes the weight from these cells as well",
+    "empty = (T[:, own] @ (each.wanted == 0)) > 0":
+        "raking takes the weight from these cells as well",
+    "contrast = (T @ pooled - s / weight_sum) * rate": "a redundant direction, the same solution",
     "return float(w @ w) * float(inverse_a[0])": "all entries are equal",
 }  # fmt: skip
 ROWS = {
@@ -124,7 +127,7 @@ def page(counts):
     lines += [
         "What was tried to make unskew give a wrong result, lose a file or end with a fault: "
         "random inputs, killed processes, full disks, load, damaged and forged files. "
-        "[SECURITY.md](../../SECURITY.md) says what is promised. Written by `make soak`.",
+        "`SECURITY.md` says what is promised. Written by `make soak`.",
         "",
     ]
     result = "no test failed" if counts["passed"] else "**tests failed**"
