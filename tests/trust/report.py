@@ -102,7 +102,8 @@ SAME_RESULT = {
     "FACTORS = np.array([0.2, 0.5, 0.8, 0.93, 0.98, 1.0, 1.02, 1.07, 1.25, 2.0, 5.0])":
         "a grid of scales to try",
     "return np.where(old > 0, old * factors, SCALES[:, None])": "a grid of scales to try",
-    "totals = np.where(each.empty, 0.0, totals)": "raking takes the weight from these cells as well",
+    "totals = np.where(each.empty, 0.0, totals)":
+        "raking takes the weight from these cells as well",
     "empty = (T[:, own] @ (each.wanted == 0)) > 0":
         "raking takes the weight from these cells as well",
     "contrast = (T @ pooled - s / weight_sum) * rate": "a redundant direction, the same solution",
