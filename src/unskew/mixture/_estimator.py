@@ -358,7 +358,8 @@ class SelectionMixture(
         y : ignored
         sample_weight : array (n,) or None
             Design weights: weight 2 is equivalent to the row twice, weight 0 to its absence (the
-            row is still labelled).
+            row is still labelled). BIC counts them as rows: survey weights should be scaled to
+            Kish's effective number of rows, ``a * a.sum() / (a @ a)``.
 
         Returns
         -------
