@@ -25,7 +25,7 @@ def test_shares_are_of_the_rows_whose_value_is_known():
     T = sp.csr_array(np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 0]]))
     known = sp.csr_array(np.array([[1.0, 0], [1, 0], [0, 0]]))  # of the second variable: none
     margins = _terms.Margins(T, known, np.array([0, 0, 1]), np.array([0.5, 0.5, 0.1]))
-    w = np.array([1.0, 3.0, 5.0])
+    w = np.array([0.1, 0.3, 0.5])  # of less than one row in all
     np.testing.assert_allclose(margins.shares(w), [0.25, 0.75, 0.0])
     assert margins.value(w) == pytest.approx(0.25**2 + 0.25**2 + 0.1**2)
     _, gradient = margins.value_and_gradient(w)
