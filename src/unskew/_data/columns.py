@@ -208,18 +208,12 @@ def _flags(values: list) -> ColumnValues:
 
 def _words(values: list) -> ColumnValues:
     """Text, coded in sorted order so that codes do not depend on the reader of a file."""
-    seen: dict = {}
+    seen = dict.fromkeys(values)
     # A float among text is pandas' nan: missing.
-    codes = np.array(
-        [-1 if v is None or v != v else seen.setdefault(v, len(seen)) for v in values],
-        dtype=np.int64,
-    )
-    words = sorted(seen, key=str)
-    rank = np.empty(len(words) + 1, dtype=np.int64)
-    rank[-1] = -1
-    for place, word in enumerate(words):
-        rank[seen[word]] = place
-    return ColumnValues("text", None, rank[codes], tuple(map(str, words)))
+    words = sorted((v for v in seen if v is not None and v == v), key=str)
+    place = dict.fromkeys(seen, -1) | {word: i for i, word in enumerate(words)}
+    codes = np.fromiter(map(place.__getitem__, values), np.int64, len(values))
+    return ColumnValues("text", None, codes, tuple(map(str, words)))
 
 
 def _objects(values: list, name: str) -> ColumnValues:

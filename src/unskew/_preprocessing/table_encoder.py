@@ -731,15 +731,20 @@ def weighted_quantiles(v: np.ndarray, weight: np.ndarray, shares: tuple) -> list
     """Weighted quantiles: the smallest value with at least a share q of the weight at or below it,
     averaged with the next value where the share is met exactly (the median of two values is their
     mean)."""
-    order = np.argsort(v, kind="stable")
-    v, below = v[order], np.cumsum(weight[order])
-    out = []
+    equal = bool((weight == weight[0]).all())
+    if not equal:
+        order = np.argsort(v, kind="stable")
+        v, weight = v[order], weight[order]
+    below, places = np.cumsum(weight), []
     for share in shares:
         goal = share * below[-1]
-        at = int(np.searchsorted(below, goal * (1 - 1e-12)))
-        value = float(v[at])
+        at = after = int(np.searchsorted(below, goal * (1 - 1e-12)))
         if abs(below[at] - goal) <= 1e-12 * below[-1] and at + 1 < v.size:
-            after = v[np.searchsorted(below, below[at] * (1 + 1e-12), side="right")]
-            value = 0.5 * (value + float(after))
-        out.append(value)
-    return out
+            after = int(np.searchsorted(below, below[at] * (1 + 1e-12), side="right"))
+        places.append((at, after))
+    if equal:
+        v = np.partition(v, np.unique(places))
+    return [
+        float(v[at]) if at == after else 0.5 * (float(v[at]) + float(v[after]))
+        for at, after in places
+    ]
