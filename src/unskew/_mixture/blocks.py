@@ -13,6 +13,7 @@ K groups, L levels, P patterns, q columns of the block, S suspects, p columns of
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -167,6 +168,12 @@ class Block:
 
     def unlock(self) -> None:
         """Forget what an earlier run of EM has fixed."""
+
+    def copy(self) -> Any:
+        """A copy whose arrays can be changed in place."""
+        new = copy(self)
+        new.__dict__ |= {k: v.copy() for k, v in vars(self).items() if isinstance(v, np.ndarray)}
+        return new
 
     def reorder(self, order: np.ndarray) -> None:
         """Renumber the groups."""

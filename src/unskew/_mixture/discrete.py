@@ -10,7 +10,7 @@ from . import blocks
 from .blocks import Block, ratio_of
 from .cells import common_scale, log_evidence, log_volume, scales_of_columns, solve_cells
 
-INNER_STEPS = 3
+INNER_STEPS = 2
 
 
 class DiscreteBlock(Block):
@@ -302,14 +302,16 @@ class CategoricalBlock(DiscreteBlock):
     def _exact_volume(self, stats: Any) -> float:
         s = stats.categories.sum(0).transpose(1, 0, 2)
         p = np.exp(self.log_probability(self.mu))
-        np_, volume = self.per_category(self._sums(s)) * p, 0.0
-        for column, tau2 in enumerate(self.tau2[0]):
-            if tau2 > 0:
-                own = self.owner == column
-                H = -np.einsum("kli,klj->lij", np_[:, :, own], p[:, :, own])
-                at = np.arange(own.sum())
-                H[:, at, at] += np_[:, :, own].sum(0)
-                volume += float(np.linalg.slogdet(np.eye(at.size) + tau2 * H)[1].sum())
+        n, volume = self.per_category(self._sums(s)) * p, 0.0
+        widths = np.bincount(self.owner)
+        for width in np.unique(widths[self.tau2[0] > 0]):
+            which = np.flatnonzero((widths == width) & (self.tau2[0] > 0))
+            own = self.firsts[which, None] + np.arange(width)  # (columns, categories)
+            H = -np.einsum("klci,klcj->lcij", n[:, :, own], p[:, :, own])
+            at = np.arange(width)
+            H[:, :, at, at] += n[:, :, own].sum(0)
+            scaled = self.tau2[0, which, None, None] * H
+            volume += float(np.linalg.slogdet(np.eye(width) + scaled)[1].sum())
         return volume
 
 

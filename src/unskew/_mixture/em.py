@@ -50,7 +50,9 @@ class Mixture:
         self.min_share = MIN_SHARE
 
     def copy(self) -> Mixture:
-        return copy.deepcopy(self)
+        new = copy.copy(self)
+        new.blocks = [block.copy() for block in self.blocks]
+        return new
 
     def reorder(self, order: np.ndarray) -> None:
         """Renumber the groups."""

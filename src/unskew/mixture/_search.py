@@ -150,7 +150,9 @@ def judged(score: float, fit: Fit, rows: RowSums) -> Screened:
     return Screened(score, fit, coherent, is_joined(N))
 
 
-def initial_labels(problem: Problem, K: int, n_init: int) -> list[np.ndarray]:
+def initial_labels(
+    problem: Problem, K: int, n_init: int, *, adjustments: tuple[str, ...] = ("weights", "effects")
+) -> list[np.ndarray]:
     """Labels of the subsample: k-means with 0 to 100 % of the levels' means removed, DCKM with
     weights and with effects, and random partitions."""
     rows, rng = problem.sub, problem.rng
@@ -167,7 +169,7 @@ def initial_labels(problem: Problem, K: int, n_init: int) -> list[np.ndarray]:
                 removed = X - share * means[rows.level]
                 found.append(_kmeans_labels(removed, K, rows.a, seed))
             if K > 1 and np.unique(rows.level).size > 1:
-                for adjust in ("weights", "effects"):
+                for adjust in adjustments:
                     seed = rng.randint(2**31 - 1)
                     found.append(_dckm_labels(X, rows, K, adjust, seed))
         for _ in range(2):
@@ -234,7 +236,8 @@ def screen(problem: Problem, K: int, settings: Settings) -> list[Screened]:
             tried = [_short(problem, form, K, stats) for stats in starts]
             others = list(best.values())
         else:
-            tried, others = [], [one for one in kept if one.choice.covariance == form.covariance]
+            own = [one for one in kept if one.choice.covariance == form.covariance]
+            tried, others = [], _distinct(own)
         tried += [_short(problem, form, K, _stats_of(rows, one.fit.model)) for one in others]
         tried.sort(key=lambda one: one.rank)
         found = [_converge(problem, one.fit, settings) for one in _distinct(tried)[:KEPT]]
@@ -262,6 +265,17 @@ def screen(problem: Problem, K: int, settings: Settings) -> list[Screened]:
             done, score = done + 1, found[-1].score + problem.units
             emit("candidate", done, total, status=found[-1].choice.in_words, bic=score)
     return sorted(found, key=lambda one: one.rank)
+
+
+def search_once(problem: Problem, K: int, settings: Settings) -> Screened:
+    """Best solution of the first form from partitions of k-means and random ones, without the
+    moves that `screen` tries: for comparisons, which have another solution already."""
+    form = Choice(*settings.forms[0], settings.selections[0])
+    starts = initial_labels(problem, K, 1, adjustments=())
+    tried = [_short(problem, form, K, from_labels(problem.sub, one, K)) for one in starts]
+    tried.sort(key=lambda one: one.rank)
+    found = [_converge(problem, one.fit, settings) for one in _distinct(tried)[:KEPT]]
+    return min(found, key=lambda one: one.rank)
 
 
 def _short(problem: Problem, form: Choice, K: int, stats: Stats) -> Screened:
