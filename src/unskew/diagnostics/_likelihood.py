@@ -18,10 +18,10 @@ from sklearn.base import clone
 from .._data.sampling import draw_rows, take_rows
 from .._mixture.identify import identify
 from .._mixture.partition import PartitionCriterion
-from .._progress import emit, nested_progress
+from .._progress import emit
 from ..metrics import adjusted_rand_score
 from ..mixture import SelectionMixture
-from ._verdict import CLEAR, is_same, shows_no_groups
+from ._verdict import is_same, shows_no_groups
 from ._view import MAX_CODES, View
 
 # Rows that are compared, and columns beyond which they are not, because they are made dense.
@@ -256,15 +256,10 @@ def stability_on_halves(
             which = np.sort(half)
             part, own_weight = take_rows(X, which), None if given is None else given[which]
             try:
-                with nested_progress():
-                    same, free = (
-                        clone(form).set_params(init=init).fit(part, sample_weight=own_weight)
-                        for init in (labels[which], None)
-                    )
+                other = clone(form).set_params(init=labels[which])._fit_part(part, own_weight)
             except ValueError:  # too few rows, or one value of a suspect only
                 return 0.0, int(groups[0])
-            chosen = free if free.bic_ < same.bic_ - CLEAR else same
-            own = chosen.predict(X, shares="population")
+            own = other.predict(X, shares="population")
             found.append(lowest_similarity(groups, own, a))
             emit("half", len(found), 2, similarity=found[-1][0])
     return min(found)

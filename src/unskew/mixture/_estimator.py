@@ -58,6 +58,7 @@ from ._prediction import PredictionMixin, check_shares, label_and_weigh
 from ._reading import read_matrix, read_table_blocks, read_values
 from ._restored import check_mixture
 from ._search import (
+    DECISIVE,
     POLISHED,
     Problem,
     Screened,
@@ -67,6 +68,7 @@ from ._search import (
     reconsidered,
     screen,
     screen_all,
+    search_once,
 )
 
 # A full covariance distinguishes at most this many patterns of missing values.
@@ -559,6 +561,18 @@ class SelectionMixture(
                 fit = reconsidered(problem.rows, fit, self.max_iter, self.tol)
                 found.append(problem.fitted(fit))
         return sorted(found, key=lambda one: one.rank)
+
+    def _fit_part(self, X: Any, sample_weight: Any) -> SelectionMixture:
+        """Fit one form to a part of the rows, from ``init`` and from a few other initializations.
+        These count if their BIC is lower by more than 10."""
+        self._check_parameters()
+        problem, settings = self._prepare(X, sample_weight)
+        with problem.matrix.executor, one_openmp_thread(), nested_progress():
+            same = self._from_init(problem, settings)[0]
+            free = search_once(problem, self.n_components, settings)
+            best = free if free.score < same.score - DECISIVE else same
+            self._store(problem, best.fit, [], np.nan)
+        return self
 
     # ---------------------------------------------------------------------------------- store
     def _store(self, problem: Problem, fit: Any, candidates: list[dict], one: float) -> None:
