@@ -150,7 +150,7 @@ def _read_regular(content: bytes, name: str, separator: str) -> Any:
     polars = need("polars", "io", "reading tables")
     arrow = need("pyarrow", "io", "reading csv")
     arrow_csv = need("pyarrow.csv", "io", "reading csv")
-    _, cells = next(_records(content[:BLOCK].decode("utf-8", "ignore"), name, separator))
+    _, cells = next(_records(content, name, separator))
     strings = {f"f{j}": arrow.string() for j in range(len(cells))}
     try:
         table = arrow_csv.read_csv(
@@ -167,7 +167,7 @@ def _read_regular(content: bytes, name: str, separator: str) -> Any:
 def _read_untidy(content: bytes, name: str, separator: str) -> Any:
     """Frame of strings by Python's csv module; errors name the line."""
     rows: list[list[str]] = []
-    for line, record in _records(content.decode("utf-8"), name, separator):
+    for line, record in _records(content, name, separator):
         wide = len(rows[0]) if rows else len(record)
         if len(record) == wide:
             rows.append(record)
@@ -182,9 +182,9 @@ def _read_untidy(content: bytes, name: str, separator: str) -> Any:
     return polars.DataFrame(rows, schema=schema, orient="row")
 
 
-def _records(text: str, name: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+def _records(content: bytes, name: str, separator: str) -> Iterator[tuple[int, list[str]]]:
     """(line, fields) of each record that is not blank, by Python's csv module."""
-    lines = io.StringIO(text, newline="")
+    lines = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="")
     reader = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=True)
     try:
         for record in reader:
