@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,8 +16,11 @@ from unskew import DCKM, ConsensusDCKM, DecorrelationWeights, SelectionMixture
 from unskew._data import sampling
 from unskew.diagnostics import METHODS, Evidence, audit, compare, decide, diagnose, verdict
 from unskew.diagnostics._likelihood import (
+    Drawn,
+    heavy_tails,
     levels_of,
     lowest_similarity,
+    matching_gap,
     stability_on_halves,
     values_of,
 )
@@ -425,6 +429,16 @@ def test_reasons_have_the_numbers_and_the_columns():
         (MIXTURE | {"group_gain": 99.0}, "cannot be told", "hardly show groups"),
         (MIXTURE | {"group_gain": 101.0}, "helped", "have a lower BIC than those of"),
         (MIXTURE | {"group_gain": -60.0, "suspects_matter": False}, "no effect", "changed nothing"),
+        # Likelihoods of normal distributions are decided by heavy tails.
+        (MIXTURE | {"heavy_share": 0.1, "heavy_columns": ("pay",)}, "cannot be told",
+         "10% of the columns have heavy tails within the clusters (“pay”)"),
+        ({"heavy_share": 0.2, "heavy_columns": ("pay",)}, "cannot be told", "Take logarithms"),
+        ({"heavy_share": 0.09, "heavy_columns": ("pay",)}, "helped", "lower by 300"),
+        # Another matching of the groups, with nearly the same BIC.
+        (MIXTURE | {"matching_gap": 9.6}, "cannot be told", "at one value, BIC is only 10 higher"),
+        (MIXTURE | {"matching_gap": -3.0}, "cannot be told", "at one value, BIC is not higher"),
+        (MIXTURE | {"matching_gap": 11.0}, "helped", "have a lower BIC than those of"),
+        ({"matching_gap": 4.0}, "cannot be told", "a mixture model, with which both could be"),
         (MIXTURE | {"kmeans_bic": 1009.0}, "cannot be told", "BIC (it differs by 9)"),
         (MIXTURE | {"kmeans_bic": 900.0}, "harmed", "have a higher BIC than those of"),
         # Its groups do not depend on its weights.
@@ -930,6 +944,38 @@ def test_groups_are_reproducible_if_both_halves_have_them(rng):
     second = np.array_split(np.random.default_rng(0).permutation(n), 2)[1]
     X[second, :3] = rng.normal(size=(second.size, 3))
     assert stability(X) < 0.6
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_groups_of_sites_that_share_two_groups_cannot_be_matched_otherwise(rng):
+    def gap(groups):
+        k = np.concatenate([rng.choice(own, 300) for own in groups])
+        site = np.repeat(np.arange(len(groups)), 300)
+        X = np.c_[4 * np.array([[0, 0, 1], [1, 0, 0], [0, 1, 0]])[k] + rng.normal(size=(600, 3))]
+        X += np.array([0.0, 1.0])[site, None]
+        X = np.c_[X, site]
+        model = SelectionMixture(3, suspects=[3], effects="shift", random_state=0).fit(X)
+        return matching_gap(model, X, None, model.labels_)
+
+    assert gap([[0, 1, 2], [0, 1, 2]]) > 100
+    # The only group of the second site can be any: the assumption of small effects decides.
+    assert gap([[0, 1, 2], [0]]) < 40
+
+
+def test_kurtosis_within_clusters_by_hand(rng):
+    labels = np.repeat([0, 1], 500)
+    x, pay, seldom = rng.normal(size=1000) + 100 * labels, np.ones(1000), rng.normal(size=1000)
+    pay[::2], pay[7] = 0.9999, 500.0
+    seldom[3] = np.nan
+    columns = np.c_[x, pay, seldom, labels, labels == 0]
+    view = SimpleNamespace(source_names=("x", "pay", "seldom", "kind"))
+    rows = Drawn(np.arange(1000), columns, np.array([0, 1, 2, 3, 3]), labels, np.ones(1000))
+    assert heavy_tails(view, rows, labels) == {"heavy_share": 0.25, "heavy_columns": ("pay",)}
+    rows = rows._replace(a=np.where(np.arange(1000) == 7, 0.0, 1.0))
+    assert heavy_tails(view, rows, labels)["heavy_share"] == 0
+    units = np.array([1e300, 1e-300, 1e150, 1, 1])
+    rows = rows._replace(X=columns * units, a=np.ones(1000))
+    assert heavy_tails(view, rows, labels)["heavy_columns"] == ("pay",)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -21,7 +21,7 @@ from .._mixture.partition import PartitionCriterion
 from .._progress import emit
 from ..metrics import adjusted_rand_score
 from ..mixture import SelectionMixture
-from ._verdict import is_same, shows_no_groups
+from ._verdict import has_other_matching, is_heavy_tailed, is_same, shows_no_groups
 from ._view import MAX_CODES, View
 
 # Rows that are compared, and columns beyond which they are not, because they are made dense.
@@ -30,6 +30,9 @@ MAX_COMPARED, MAX_COLUMNS = 3000, 5000
 MAX_LEVELS, MIN_LEVEL_ROWS = 50, 5
 # Number of quantile bins of a numeric suspect.
 N_BINS = 5
+# Kurtosis within clusters above which a column has heavy tails. A normal distribution has 3, an
+# exponential 9, Student's t with 5 degrees of freedom 9; a constant with one exception in 60, 57.
+HEAVY_TAILS = 50.0
 
 
 class LikelihoodCheck(NamedTuple):
@@ -64,6 +67,11 @@ class LikelihoodCheck(NamedTuple):
     group_gain
         BIC of one group minus that of the groups of the SelectionMixture, the model itself or the
         one with which DCKM is compared: negative where the data do not show groups.
+    heavy_share, heavy_columns
+        Share and names of the numeric columns with heavy tails, whose likelihood says little.
+    matching_gap
+        Of the SelectionMixture where only small effects are identified: how much BIC increases if
+        two groups are exchanged at one value of a suspect, see `SelectionMixture._matching_gap`.
 
     Numbers that cannot change the verdict are None, because they need further fits.
     """
@@ -83,6 +91,9 @@ class LikelihoodCheck(NamedTuple):
     mixture_halves: float | None = None
     of_mixture: bool = False
     group_gain: float | None = None
+    heavy_share: float = 0.0
+    heavy_columns: tuple[str, ...] = ()
+    matching_gap: float | None = None
 
 
 class Drawn(NamedTuple):
@@ -162,6 +173,9 @@ def compare_likelihoods(
     )
     if not found.suspects_matter or is_same(found):
         return found
+    found = found._replace(**heavy_tails(view, rows, own))
+    if is_heavy_tailed(found):
+        return found
     mixture, X = fit_mixture(rows, K, seed)
     # Agreement as in the population, where the suspects tell nothing about the groups.
     groups, w = mixture.predict(X, shares="population"), mixture.combined_weights_
@@ -173,6 +187,10 @@ def compare_likelihoods(
     )
     if shows_no_groups(found):
         return found
+    if mixture.identified_ == "under small effects":
+        found = found._replace(matching_gap=matching_gap(mixture, X, rows.a, mixture.labels_))
+        if has_other_matching(found):
+            return found
     halves, _ = stability_on_halves(mixture, X, rows.a, rows.a, mixture.labels_, groups, seed)
     return found._replace(mixture_halves=halves)
 
@@ -213,12 +231,56 @@ def check_mixture(
         of_mixture=True,
         group_gain=float(model.one_group_bic_ - model.bic_),
     )
-    decided = is_same(found) or shows_no_groups(found) or found.identified == "no"
-    if not found.suspects_matter or decided:
+    if not found.suspects_matter or is_same(found):
+        return found
+    found = found._replace(**heavy_tails(view, rows, own))
+    if is_heavy_tailed(found) or shows_no_groups(found) or found.identified == "no":
         return found
     given = None if sample_weight is None else rows.a
+    if found.identified == "under small effects":
+        found = found._replace(matching_gap=matching_gap(model, X, given, own))
+        if has_other_matching(found):
+            return found
     halves, group = stability_on_halves(model, X, rows.a, given, own, groups, seed)
     return found._replace(halves=halves, least_stable=group)
+
+
+def heavy_tails(view: View, rows: Drawn, labels: np.ndarray) -> dict[str, Any]:
+    """heavy_share and heavy_columns: numeric columns whose kurtosis within clusters is above
+    HEAVY_TAILS, and their share among all columns."""
+    low, high = np.fmin.reduce(rows.X), np.fmax.reduce(rows.X)  # nan where all values are missing
+    numeric = np.flatnonzero(((low < rows.X) & (rows.X < high)).any(axis=0))
+    X, a = rows.X[:, numeric], rows.a[:, None] * ~np.isnan(rows.X[:, numeric])
+    X = np.nan_to_num(X / np.fmax(high - low, 1e-300)[numeric])
+    one_hot = np.eye(labels.max() + 1)[labels]
+    means = one_hot.T @ (a * X) / np.maximum(one_hot.T @ a, 1e-300)
+    squares = (X - means[labels]) ** 2
+    total = np.maximum(a.sum(0), 1e-300)
+    variance = (a * squares).sum(0) / total
+    kurtosis = (a * squares**2).sum(0) / total / np.maximum(variance, 1e-150) ** 2
+    heavy = numeric[np.argsort(-kurtosis, kind="stable")][: int((kurtosis > HEAVY_TAILS).sum())]
+    names = tuple(view.source_names[at] for at in rows.source[heavy])
+    return {"heavy_share": len(names) / np.unique(rows.source).size, "heavy_columns": names}
+
+
+def matching_gap(model: SelectionMixture, X: Any, given: Any, labels: np.ndarray) -> float | None:
+    """`SelectionMixture._matching_gap` of the selected form for these rows, None where no exchange
+    leads to another solution; ``given`` is their sample_weight."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about overlap and unknown values
+        gap = selected_form(model).set_params(init=labels)._matching_gap(X, given)
+    return gap if np.isfinite(gap) else None
+
+
+def selected_form(model: SelectionMixture) -> Any:
+    """The model, not fitted, with the number of groups and the form that were selected."""
+    return clone(model).set_params(
+        n_components=model.n_components_,
+        checkpoint=None,
+        output_dir=None,
+        verbose=0,
+        **model.choice_,
+    )
 
 
 def stability_on_halves(
@@ -242,13 +304,7 @@ def stability_on_halves(
     solution that explains the half equally well is taken for a contradiction.
     """
     order, found = np.random.default_rng(seed).permutation(a.size), []
-    form = clone(model).set_params(
-        n_components=model.n_components_,
-        checkpoint=None,
-        output_dir=None,
-        verbose=0,
-        **model.choice_,
-    )
+    form = selected_form(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about overlap, convergence and unknown values
         emit("half", 0, 2)

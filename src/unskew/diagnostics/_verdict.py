@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .._validation import abbreviate
+
 # The effective sample size is too small below this share, or below this many rows per cluster.
 TINY_EFFECTIVE_SIZE = 0.02
 ROWS_PER_CLUSTER = 3
@@ -27,12 +29,17 @@ OTHER_GROUPS = 0.9
 REPRODUCIBLE = {"yes": 0.85, "under small effects": 0.9, "no": 0.9}
 # Similarity from which the groups of a mixture decide although those of the model are others.
 CERTAIN = 0.95
-# Difference of BIC that decides between a mixture and k-means, if its groups are reproducible.
+# Difference of BIC that decides between a mixture and k-means, if its groups are reproducible, and
+# between two matchings of its groups.
 CLEAR = 10.0
+# Share of columns with heavy tails from which likelihoods are not compared.
+HEAVY_SHARE = 0.1
 # A mean difference below half of BALANCED, or below BEYOND_CHANCE times its expected value under
 # independence, is no imbalance.
 BALANCED = 0.1
 BEYOND_CHANCE = 1.2
+# Columns that a sentence names.
+MOST_NAMED = 3
 # Weights without clusters: the mean difference decreased if at most this share of it remains.
 FELL = 0.8
 
@@ -57,7 +64,7 @@ class Evidence:
                         distance and weights, and with plain k-means
     bic, kmeans_bic, mixture_bic, same_as_dropped, kmeans_repeated, mixture_same,
     mixture_same_as_dropped, mixture_halves, halves, least_stable, suspects_matter, identified,
-    not_identified, of_mixture, group_gain
+    not_identified, of_mixture, group_gain, heavy_share, heavy_columns, matching_gap
                         comparison with k-means without the suspects and with a mixture: see
                         ``LikelihoodCheck``
     gained, lost        columns whose between-cluster share of the variance increased and decreased
@@ -103,6 +110,9 @@ class Evidence:
     not_identified: str = ""
     of_mixture: bool = False
     group_gain: float | None = None
+    heavy_share: float = 0.0
+    heavy_columns: tuple[str, ...] = ()
+    matching_gap: float | None = None
     gained: tuple[tuple[str, float], ...] = ()
     lost: tuple[tuple[str, float], ...] = ()
     constant_suspects: bool = False
@@ -132,8 +142,15 @@ def decide(evidence: Evidence) -> Verdict:
     no effect  the clusters are the same: the agreement is at least 0.95, or, of DCKM, as high as
                that of two runs of k-means
     cannot be told
+               at least a tenth of the columns have heavy tails within the clusters (kurtosis above
+               50), which decide likelihoods of normal distributions
+    cannot be told
                the data hardly show groups: the BIC of the mixture is not lower by more than 100
                than that of a mixture with one group
+    cannot be told
+               the effects are identified under small effects only, and the groups of the mixture
+               can be matched otherwise: BIC is not higher by more than 10 if two of them are
+               exchanged at one value of a suspect
     of SelectionMixture:
     cannot be told
                the effects are not identifiable, or mixtures of random halves of the rows do not
@@ -239,6 +256,15 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
             f"{plain[0].upper()}{plain[1:]} finds the same clusters (agreement "
             f"{e.same_as_dropped:.2f}{limit}).",
         )
+    if is_heavy_tailed(e):
+        quoted = [f"“{name}”" for name in e.heavy_columns]
+        named = abbreviate(quoted, MOST_NAMED, quoted=False)
+        return conclude(
+            "cannot be told",
+            f"{e.heavy_share:.0%} of the columns have heavy tails within the clusters ({named}), "
+            "so that a few rows decide which clusters explain them better. Take logarithms or "
+            "ranks of these columns, or leave them out.",
+        )
     if shows_no_groups(e):
         assert e.group_gain is not None
         if e.group_gain < 0:
@@ -252,6 +278,20 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
             "cannot be told",
             f"{found} a mixture of {e.n_clusters} (BIC is "
             f"{'lower' if e.group_gain < 0 else 'higher'} by {abs(e.group_gain):,.0f}).",
+        )
+    if has_other_matching(e):
+        assert e.matching_gap is not None
+        change = f"only {e.matching_gap:.0f} higher" if e.matching_gap >= 0.5 else "not higher"
+        who = (
+            "It cannot be decided"
+            if e.of_mixture
+            else f"The clusters differ from those of {plain} (agreement {e.same_as_dropped:.2f}), "
+            "and a mixture model, with which both could be compared, does not decide"
+        )
+        return conclude(
+            "cannot be told",
+            f"{who} which groups of the different values of {what} belong together: if two groups "
+            f"are exchanged at one value, BIC is {change}.",
         )
     if e.of_mixture:
         return _decide_mixture(e, plain, conclude)
@@ -356,6 +396,16 @@ def is_same(e: Any) -> bool:
 def shows_no_groups(e: Any) -> bool:
     """Whether a mixture with one group is not clearly worse."""
     return e.group_gain is not None and e.group_gain <= DECISIVE
+
+
+def is_heavy_tailed(e: Any) -> bool:
+    """Whether too many columns have heavy tails for a comparison of likelihoods."""
+    return e.heavy_share >= HEAVY_SHARE
+
+
+def has_other_matching(e: Any) -> bool:
+    """Whether the groups of a mixture can be matched otherwise, with nearly the same BIC."""
+    return e.matching_gap is not None and e.matching_gap <= CLEAR
 
 
 def reproducible(halves: float | None, identified: str | None) -> bool:

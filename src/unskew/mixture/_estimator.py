@@ -63,6 +63,7 @@ from ._search import (
     Problem,
     Screened,
     Settings,
+    matching_gap,
     one_group,
     polish,
     reconsidered,
@@ -573,6 +574,15 @@ class SelectionMixture(
             best = free if free.score < same.score - DECISIVE else same
             self._store(problem, best.fit, [], np.nan)
         return self
+
+    def _matching_gap(self, X: Any, sample_weight: Any) -> float:
+        """How much BIC increases, from the solution at ``init``, if two groups are exchanged at one
+        value of a suspect, which assigns its rows to other groups; see `matching_gap`. For few
+        rows: all of them are compared."""
+        self._check_parameters()
+        problem, settings = self._prepare(X, sample_weight)
+        with problem.matrix.executor, one_openmp_thread():
+            return matching_gap(problem, self._from_init(problem, settings)[0], settings)
 
     # ---------------------------------------------------------------------------------- store
     def _store(self, problem: Problem, fit: Any, candidates: list[dict], one: float) -> None:

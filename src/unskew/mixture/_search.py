@@ -15,6 +15,7 @@ from .._mixture.identify import is_joined, shown_groups
 from .._mixture.rows import OneGroup, Rows, RowSums, Stats, TiledRows, cell_sums
 from .._progress import emit, nested_progress
 from ..dckm import DCKM
+from ..metrics import adjusted_rand_score
 from ._checkpoint import Polishing
 from ._reading import Reading, dense_rows, find_layout
 
@@ -29,6 +30,9 @@ SPLIT_MERGE_ROUNDS = 3
 ONE_GROUP_ITER = 20
 # Rounds, and exchanges of two groups at one level that are tried in each.
 MATCH_ROUNDS, MATCH_MOVES = 4, 60
+# Exchanges of which the BIC is compared with that of the selected solution, and agreement below
+# which two solutions match the groups differently.
+MATCHINGS, SAME_MATCHING = 10, 0.95
 # Share of the difference of two groups that every level should have; see `Mixture.coherence`.
 COHERENT = 0.5
 # Difference of BIC that counts as decisive (Kass and Raftery, 1995).
@@ -336,29 +340,58 @@ def rematch(problem: Problem, best: Screened, settings: Settings) -> Screened:
     """Match the groups of the levels anew: exchange two groups at one level of a suspect.
 
     Where levels share few groups, the matchings of their groups are local optima of nearly the
-    same likelihood, and the prior of the effects decides between them. An exchange is first judged
-    from the sums of the cells, without a pass over the rows.
+    same likelihood, and the prior of the effects decides between them.
     """
-    rows, K, codes = problem.sub, best.fit.model.K, problem.sub.design.codes
-    if best.choice.effects == "none" or K < 2 or len(codes) < 2:
+    if best.choice.effects == "none":
         return best
-    some = [codes[:, s] == at for s in range(codes.shape[1]) for at in range(codes[:, s].max() + 1)]
-    moves = [(levels, i, j) for levels in some for i in range(K) for j in range(i)]
     for _ in range(MATCH_ROUNDS):
-        stats = _stats_of(rows, best.fit.model)
-        tried = []
-        for pick in problem.rng.permutation(len(moves))[:MATCH_MOVES]:
-            new, model = stats.swapped(*moves[pick]), best.fit.model.copy()
-            for _ in range(3):
-                model.m_step(new)
-            tried.append((model.complete_value(new), pick, new))
-        tried.sort(key=lambda one: one[:2], reverse=True)
-        found = [_short(problem, best.choice, K, new) for _, _, new in tried[:KEPT]]
+        found = exchanged(problem, best)
+        if not found:
+            return best
         new_best = _converge(problem, min(found, key=lambda one: one.rank).fit, settings)
         if not _is_better(new_best, best):
             return best
         best = new_best
     return best
+
+
+def exchanged(problem: Problem, best: Screened, most: int = KEPT) -> list[Screened]:
+    """The most likely solutions after an exchange of two groups at one level of a suspect. All are
+    first judged from the sums of the cells, without a pass over the rows."""
+    rows, K, codes = problem.sub, best.fit.model.K, problem.sub.design.codes
+    if K < 2 or len(codes) < 2:
+        return []
+    some = [codes[:, s] == at for s in range(codes.shape[1]) for at in range(codes[:, s].max() + 1)]
+    stats, tried = _stats_of(rows, best.fit.model), []
+    shown = [shown_groups(stats.N.sum(0))[levels].any(0) for levels in some]
+    moves = [
+        (levels, i, j)
+        for levels, own in zip(some, shown)
+        for i in range(K)
+        for j in range(i)
+        if own[i] or own[j]
+    ]
+    for pick in problem.rng.permutation(len(moves))[:MATCH_MOVES]:
+        new, model = stats.swapped(*moves[pick]), best.fit.model.copy()
+        for _ in range(3):
+            model.m_step(new)
+        tried.append((model.complete_value(new), pick, new))
+    tried.sort(key=lambda one: one[:2], reverse=True)
+    return [_short(problem, best.choice, K, new) for _, _, new in tried[:most]]
+
+
+def matching_gap(problem: Problem, best: Screened, settings: Settings) -> float:
+    """BIC of the best solution after an exchange of two groups at one level, minus that of
+    ``best``, whose rows it assigns to other groups (adjusted Rand index below SAME_MATCHING);
+    infinite where no exchange leads to another solution."""
+    labels = log_joint(problem.sub, best.fit.model).argmax(1)
+    gap = np.inf
+    for one in _distinct(exchanged(problem, best, MATCHINGS)):
+        new = _converge(problem, one.fit, settings)
+        others = log_joint(problem.sub, new.fit.model).argmax(1)
+        if adjusted_rand_score(labels, others, sample_weight=problem.sub.a) < SAME_MATCHING:
+            gap = min(gap, new.score - best.score)
+    return float(gap)
 
 
 def split_and_merge(problem: Problem, best: Screened, settings: Settings) -> Screened:
