@@ -171,19 +171,19 @@ def expected_sums(rows: Rows, theta: np.ndarray, kappa: np.ndarray, full: bool) 
     total, N, S = 0.0, np.zeros((P, L, K)), np.zeros((P, L, K, rows.n_columns))
     for batch in rows.batches(full):
         a, X = rows.a[batch.rows], rows.X[batch.rows]
-        r = np.empty((a.size, K))
+        r = np.empty((K, a.size))  # NumPy reduces a short last axis slowly: twice the time
         for first, last, level, p in batch.groups:
-            np.matmul(X[first:last], theta[p, level], out=r[first:last])
-        r += np.repeat(kappa[batch.patterns, batch.levels], batch.sizes, axis=0)
-        top = r.max(1)
-        r -= top[:, None]
+            np.matmul(theta[p, level].T, X[first:last].T, out=r[:, first:last])
+        r += np.repeat(kappa[batch.patterns, batch.levels].T, batch.sizes, axis=1)
+        top = r.max(0)
+        r -= top
         np.exp(r, out=r)
-        mass = r.sum(1)
+        mass = r.sum(0)
         total += float(a @ (top + np.log(mass)))
-        r *= (a / mass)[:, None]
-        np.add.at(N, (batch.patterns, batch.levels), np.add.reduceat(r, batch.firsts))
+        r *= a / mass
+        np.add.at(N, (batch.patterns, batch.levels), np.add.reduceat(r, batch.firsts, axis=1).T)
         for first, last, level, p in batch.groups:
-            S[p, level] += r[first:last].T @ X[first:last]
+            S[p, level] += r[:, first:last] @ X[first:last]
     return np.float64(total), N, S
 
 
