@@ -213,15 +213,16 @@ class CategoricalBlock(DiscreteBlock):
         eta = eta - top[..., self.owner]
         return eta - np.log(self._sums(np.exp(eta)))[..., self.owner]
 
-    def _value(self, s: np.ndarray, prior: Any, C, beta, B, D) -> np.ndarray:
-        """Complete-data log-likelihood, log prior included, of each column."""
+    def _value(self, s: np.ndarray, prior: Any, C, beta, B, D) -> tuple:
+        """Complete-data log-likelihood, log prior included, of each column, and the logarithms of
+        the probabilities of the cells and of C alone."""
         eta = C[:, None] + B[None] if D is None else C[:, None] + B[None] + D
-        value = (s * self.log_probability(eta)).sum((0, 1))
-        value += blocks.PSEUDO_ROWS * (self.share * self.log_probability(C)).sum(0)
+        log_p, log_p0 = self.log_probability(eta), self.log_probability(C)
+        value = (s * log_p).sum((0, 1)) + blocks.PSEUDO_ROWS * (self.share * log_p0).sum(0)
         value -= 0.5 * ratio_of(beta**2, prior.beta).sum(0)
         if D is not None:
             value -= 0.5 * ratio_of(D**2, prior.group).sum((0, 1))
-        return self._sums(value)
+        return self._sums(value), log_p, log_p0
 
     def m_step(self, stats: Any, learn_tau: bool = True) -> None:
         design = stats.rows.design
@@ -243,26 +244,25 @@ class CategoricalBlock(DiscreteBlock):
     def _ascend(self, n: np.ndarray, s: np.ndarray, design: Any) -> None:
         self._drop_effects(design)
         prior = self._prior(design)
-        value = self._value(s, prior, self.C, self.beta, self.B, self.D)
+        value, *logs = self._value(s, prior, self.C, self.beta, self.B, self.D)
         weak = blocks.PSEUDO_ROWS
         for _ in range(INNER_STEPS):
-            eta = self.mu
-            p, p0 = np.exp(self.log_probability(eta)), np.exp(self.log_probability(self.C))
+            p, p0 = map(np.exp, logs)
             # diag(p) is an upper bound on the information diag(p) - p p'.
             w, w0 = n * np.maximum(p, 1e-6), weak * np.maximum(p0, 1e-6)
             wz0 = w0 * self.C + weak * (self.share - p0)
-            goal = solve_cells(w, w * eta + s - n * p, prior, design.Z, w0, wz0)
+            goal = solve_cells(w, w * self.mu + s - n * p, prior, design.Z, w0, wz0)
             rate = np.ones(self.firsts.size)
             for _ in range(8):
                 new = self._moved(design, goal, self.per_category(rate))
-                found = self._value(s, prior, *new)
+                found, *logs = self._value(s, prior, *new)
                 worse = found < value
                 if not worse.any():
                     break
                 rate[worse] *= 0.5
             else:
                 new = self._moved(design, goal, self.per_category(np.where(worse, 0.0, rate)))
-                found = np.where(worse, value, found)
+                found, *logs = self._value(s, prior, *new)
             C, self.beta, self.B, self.D = new
             self.C = C - self.per_category(self._sums(C) / self._sums(np.ones(C.shape[1])))
             gain, value = found - value, found
