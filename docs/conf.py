@@ -62,8 +62,11 @@ sphinx_gallery_conf = {
     "plot_gallery": True,
     "min_reported_time": 5,
     "matplotlib_animations": False,
+    "write_computation_times": False,  # its page loads scripts from the network
 }
-# Examples show what a user sees; a warning of an example is part of its output.
+# Examples show what a user sees; a warning of an example is part of its output, without the path of
+# this machine.
+warnings.formatwarning = lambda message, category, *_: f"{category.__name__}: {message}\n"
 warnings.filterwarnings("ignore", message=".*FigureCanvasAgg is non-interactive.*")
 
 # HTML: nothing is loaded from the network, pages can be opened from a file.
