@@ -30,8 +30,8 @@ SEEDS, QUICK_SEEDS = 2, 1
 # Further seeds of the default model, because few fits are harmed.
 MORE_SEEDS = 3
 # Seeds of the design of the rules were 100 to 310, 1000 to 1003, 3000, 3001, 5000 to 5002, 6000,
-# 6001 and 7000 to 7004.
-FIRST_SEED = 8000
+# 6001, 7000 to 7004 and 8000 to 8004.
+FIRST_SEED = 9000
 WORDS = ("helped", "no effect", "harmed", "cannot be told")
 # A change of the population ARI within this is no effect.
 NOTHING = 0.02

@@ -45,6 +45,6 @@ ax.legend(frameon=False, loc="lower right")
 plt.show()
 
 # %%
-# The probabilities of the mixture order the rows. ``confidence_`` tells little here: the runs agree,
-# and it is close to 1 also for rows of which all of them are wrong.
+# The probabilities of the mixture order the rows. ``confidence_`` tells little here: the runs
+# agree, and it is close to 1 also for rows of which all of them are wrong.
 print("rows with a confidence_ above 0.95:", f"{(consensus.confidence_ > 0.95).mean():.0%}")

@@ -22,6 +22,7 @@ from unskew._mixture.cells import (
 from unskew._mixture.design import LOGIT_SD, Design, fit_logit
 from unskew._mixture.em import Choice, Mixture, e_step, log_joint, run_em
 from unskew._mixture.rows import Columns, Rows, Stats
+from unskew.mixture._search import judged
 from unskew.mixture._suspects import natural_spline
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -428,6 +429,23 @@ def test_effects_per_group_are_chosen_where_they_are_and_only_there():
     X, y, _, _ = spread_sites(n=600)
     model = SelectionMixture(3, suspects=[5], covariance="diag", random_state=0).fit(X)
     assert model.choice_["effects"] == "shift-scale"
+
+
+def test_effects_per_group_count_only_where_two_groups_join_the_levels(rng):
+    n = 300
+    level = np.repeat([0, 1, 2], n)
+    # All levels have group 0; group 1 is at level 0 and, in the second case, at level 1.
+    for labels, joined in (([0, 1], [0], [0]), False), (([0, 1], [0, 1], [0, 1]), True):
+        k = np.concatenate([rng.choice(own, n) for own in labels])
+        X = 4.0 * k[:, None] + rng.normal(size=(3 * n, 2))
+        rows = Rows(
+            Columns(X, np.full(2, 1e-6), np.empty((3 * n, 0)), []), level, 3, np.ones(3 * n), 9
+        )
+        R = np.eye(2)[k][rows.order]
+        for effects in ("shift", "per-group"):
+            model = Mixture(rows, 2, Choice("diag", effects, "free"))
+            fit = run_em(rows, model, Stats.of_responsibilities(rows, R), max_iter=5, tol=1e-6)
+            assert judged(0.0, fit, rows).coherent == (joined or effects == "shift")
 
 
 def test_coherence_is_one_without_effects_per_group_and_negative_for_exchanged_groups(rng):

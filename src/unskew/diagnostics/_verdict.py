@@ -32,7 +32,7 @@ CERTAIN = 0.95
 # Difference of BIC that decides between a mixture and k-means, if its groups are reproducible, and
 # between two matchings of its groups.
 CLEAR = 10.0
-# Share of columns with heavy tails from which likelihoods are not compared.
+# Share of columns with heavy tails above which likelihoods are not compared.
 HEAVY_SHARE = 0.1
 # A mean difference below half of BALANCED, or below BEYOND_CHANCE times its expected value under
 # independence, is no imbalance.
@@ -142,8 +142,8 @@ def decide(evidence: Evidence) -> Verdict:
     no effect  the clusters are the same: the agreement is at least 0.95, or, of DCKM, as high as
                that of two runs of k-means
     cannot be told
-               at least a tenth of the columns have heavy tails within the clusters (kurtosis above
-               50), which decide likelihoods of normal distributions
+               more than a tenth of the columns have heavy tails within the clusters (kurtosis
+               above 50), which decide likelihoods of normal distributions
     cannot be told
                the data hardly show groups: the BIC of the mixture is not lower by more than 100
                than that of a mixture with one group
@@ -400,7 +400,7 @@ def shows_no_groups(e: Any) -> bool:
 
 def is_heavy_tailed(e: Any) -> bool:
     """Whether too many columns have heavy tails for a comparison of likelihoods."""
-    return e.heavy_share >= HEAVY_SHARE
+    return e.heavy_share > HEAVY_SHARE
 
 
 def has_other_matching(e: Any) -> bool:

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._data.sampling import draw_rows
 from .._mixture.em import Choice, Fit, Mixture, bic, e_step, log_joint, run_em
-from .._mixture.identify import is_joined, shown_groups
+from .._mixture.identify import identify, is_joined, shown_groups
 from .._mixture.rows import OneGroup, Rows, RowSums, Stats, TiledRows, cell_sums
 from .._progress import emit, nested_progress
 from ..dckm import DCKM
@@ -148,9 +148,16 @@ def sums_of_tile(tile: np.ndarray, a: np.ndarray, R: np.ndarray, work: tuple) ->
 
 def judged(score: float, fit: Fit, rows: RowSums) -> Screened:
     """Effects per group can be so large that each level has groups of its own, which share a number
-    only: a homogeneous level is then split in two. Such a solution is not coherent."""
+    only: a homogeneous level is then split in two. Such a solution is not coherent, nor is one
+    where a level shares fewer than two groups with the others: its effects can be any."""
     N = fit.model.shares * rows.level_weight[:, None]
     coherent = fit.model.coherence(shown_groups(N)) >= COHERENT
+    if fit.model.choice.effects == "per-group" and fit.model.K > 1:
+        coherent = coherent and all(
+            identify(np.array([N[code == at].sum(0) for at in np.unique(code)]), None, "")[0]
+            == "yes"
+            for code in rows.design.codes.T
+        )
     return Screened(score, fit, coherent, is_joined(N))
 
 
