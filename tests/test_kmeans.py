@@ -263,6 +263,12 @@ def test_values_that_agree_up_to_rounding_are_cut_as_one():
     np.testing.assert_allclose(_kmeans.weighted_cuts(few, np.ones(4), 4), [0.125, 0.375, 0.625])
 
 
+def test_rounding_is_that_of_the_largest_value():
+    for values in ([0.0, 5e-13, 1.0], [-1.0, -5e-13, 0.0]):
+        assert _kmeans.weighted_cuts(np.array(values), np.ones(3), 3).size == 1
+    assert _kmeans.weighted_cuts(np.array([0.0, 5e-12, 1.0]), np.ones(3), 3).size == 2
+
+
 def test_the_principal_start_of_wide_rows_is_that_of_their_svd(rng):
     n, d = 60, 2100  # the second moments are not computed as a matrix
     X = rng.normal(size=(n, d)) + 5 * rng.normal(size=(n, 1)) * rng.normal(size=d)

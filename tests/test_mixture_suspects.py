@@ -7,13 +7,15 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy.optimize import approx_fprime
-from scipy.special import expit, log_softmax, logsumexp
+from scipy.special import expit, log_softmax, logsumexp, softmax
 from scipy.stats import multivariate_normal, norm
 from sklearn.metrics import adjusted_rand_score
 
 from unskew import SelectionMixture
+from unskew._mixture import blocks
 from unskew._mixture.cells import (
     Prior,
+    effects_of,
     expected_squares,
     log_volume,
     solve_cells,
@@ -58,6 +60,8 @@ def test_means_and_effects_minimise_their_sum_of_squares(rng, identity):
     W, Y, Z, prior = dense_problem(rng, p=5)
     Z = None if identity else Z
     C, beta, B, D = solve_cells(W, W * Y, prior, Z)
+    for found, same in zip(effects_of(C, W, W * Y, prior, Z), (C, beta, B, D)):
+        np.testing.assert_allclose(found, same, rtol=1e-9)  # also the minimum for this C
     for j in range(2):
 
         def loss(v, j=j):
@@ -418,6 +422,139 @@ def test_effects_per_group_are_recovered_and_removed():
             means = np.array([out[(y == k) & (X[:, 5] == s)].mean(0) for s in range(3)])
             assert np.ptp(means, axis=0).max() < 0.6  # standard error 0.1, shrinkage of D
         assert model.bic(X) == pytest.approx(model.bic_, rel=1e-9)
+
+
+def effects_of_two_scales(rng, covariance, L=60, n=6000):
+    """Groups far apart; shifts of a standard deviation of 1, and 0.3 per group."""
+    y, level = rng.integers(2, size=n), np.arange(n) % L
+    B, D = rng.normal(size=(L, 4)), 0.3 * rng.normal(size=(2, L, 4))
+    Sigma = np.eye(4) if covariance == "diag" else np.full((4, 4), 0.6) + 0.4 * np.eye(4)
+    noise = rng.multivariate_normal(np.zeros(4), Sigma, size=n)
+    X = 8.0 * y[:, None] + B[level] + D[y, level] + noise
+    return Rows(Columns(X, np.full(4, 1e-6), np.empty((n, 0)), []), level, L, np.ones(n), 50), y
+
+
+@pytest.mark.parametrize("covariance", ["diag", "full"])
+def test_scales_of_shifts_and_of_effects_per_group_are_those_of_the_rows(rng, covariance):
+    rows, y = effects_of_two_scales(rng, covariance)
+    model = Mixture(rows, 2, Choice(covariance, "per-group", "common"))
+    start = Stats.of_responsibilities(rows, np.eye(2)[y[rows.order]])
+    run_em(rows, model, start, max_iter=60, tol=1e-6)
+    (block,) = model.blocks
+    # Standard errors of variances of 60 levels x 4 columns, and of 120 cells: 9 % and 7 %.
+    assert (block.tau2 / block.variance).mean() == pytest.approx(1.0, rel=0.25)
+    # Effects per group for given shifts, which contain their average over the groups.
+    _, stats = e_step(rows, model)
+    n = stats.N.sum(0).T[..., None]
+    y = stats.gauss.sum(0).transpose(1, 0, 2) / n - block.C[:, None] - block.B
+    expected = (y**2 / block.variance - 1 / n).mean()
+    assert 0.02 < expected < 0.09
+    assert (block.delta2 / block.variance).mean() == pytest.approx(expected, rel=0.25)
+
+
+@pytest.mark.parametrize("effects", ["none", "shift", "per-group"])
+def test_a_full_covariance_has_one_set_of_columns_with_effects(rng, effects):
+    rows, *_ = small_rows(rng)
+    block = Mixture(rows, 2, Choice("full", effects, "common")).blocks[0]
+    if effects == "none":
+        assert block.log_prior_of_columns == 0.0
+        return
+    own = [block.tau2[0], block.tau2[1], *([block.delta2] if effects == "per-group" else [])]
+    for one in own:
+        for other in own:
+            other[:] = 0.0
+        one[0] = 1.0  # one of two columns: 3 numbers of columns, 2 sets of one
+        assert block.log_prior_of_columns == pytest.approx(-np.log(3 * 2))
+
+
+@pytest.mark.parametrize("effects", ["shift", "shift-scale"])
+def test_scores_of_the_variance_are_central_differences(rng, effects):
+    columns, level = small_rows(rng)[2], np.arange(150) % 6
+    X = np.where(rng.random(columns.shape) < 0.2, np.nan, columns)
+    given = Columns(X, np.full(2, 1e-6), np.empty((150, 0)), [])
+    rows = Rows(given, level, 6, np.ones(150), 50)
+    model = Mixture(rows, 2, Choice("diag", effects, "common"))
+    (block,) = model.blocks
+    block.C, block.B = rng.normal(size=(2, 2)), rng.normal(size=(6, 2))
+    block.variance = np.array([0.7, 1.9])
+    block.log_e = 0.3 * rng.normal(size=(6, 2)) if effects == "shift-scale" else block.log_e
+    r = rng.dirichlet([1, 1], size=150)
+    sorted_X, sorted_level, step = X[rows.order], level[rows.order], 1e-6
+
+    def value(j, variance):
+        sd = np.sqrt(variance * np.exp(block.log_e[sorted_level, j]))
+        parts = [
+            r[:, k] * norm.logpdf(sorted_X[:, j], block.C[k, j] + block.B[sorted_level, j], sd)
+            for k in range(2)
+        ]
+        return np.where(np.isnan(sorted_X[:, j]), 0.0, sum(parts))
+
+    for j, v in enumerate(block.variance):
+        slope = (value(j, v + step) - value(j, v - step)) / (2 * step)
+        np.testing.assert_allclose(block.variance_scores(rows, r, j), slope, atol=1e-6)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_discrete_columns_are_at_their_maximum_with_a_strong_prior(rng, monkeypatch, which):
+    """Log-likelihood and log priors of the means, the effects and those per group."""
+    monkeypatch.setattr(blocks, "PSEUDO_ROWS", 8.0)
+    rows, stats, *_ = small_rows(rng, categories=(3, 4))
+    block = Mixture(rows, 2, Choice("diag", "per-group", "common")).blocks[1 + which]
+    block.tau2[:], block.delta2[:] = 0.6, 0.4
+    for _ in range(400):
+        block.m_step(stats, learn_tau=False)
+    Z, n = rows.design.Z, stats.N.sum(0).T
+    s = (stats.categories if which else stats.bern).sum(0).transpose(1, 0, 2)
+    columns = [slice(0, 3), slice(3, 7)] if which else [slice(0, 1)]
+
+    def log_p(eta, own):
+        return log_softmax(eta[..., own], axis=-1) if which else -np.logaddexp(0, -eta)
+
+    def value(C, beta, D):
+        eta, out = C[:, None] + Z @ beta + D, 0.0
+        for own in columns:
+            out += (s[..., own] * log_p(eta, own)).sum()
+            out += 8.0 * (block.share[own] * log_p(C, own)).sum()
+            if not which:  # the other value
+                out += ((n[..., None] - s) * log_p(-eta, own)).sum()
+                out += 8.0 * ((1 - block.share) * log_p(-C, own)).sum()
+        return out - 0.5 * ((beta**2).sum() / 0.6 + (D**2).sum() / 0.4)
+
+    found = [block.C.copy(), block.beta.copy(), block.D.copy()]
+    for array in found:
+        for at in np.ndindex(array.shape):
+            kept, values = array[at], []
+            for array[at] in (kept + 1e-5, kept - 1e-5):
+                values.append(value(*found))
+            array[at] = kept
+            assert abs(values[0] - values[1]) / 2e-5 < 1e-3
+
+
+@pytest.mark.parametrize(("effects", "design"), [("shift", False), ("shift", True),
+                                                 ("per-group", False)])  # fmt: skip
+def test_the_volume_of_the_effects_of_categories(rng, effects, design):
+    """Exact for one categorical suspect: log det(I + tau2 sum_k n_kl (diag(p) - p p')); else with
+    the diagonal of the information."""
+    rows, stats, *_ = small_rows(rng, categories=(3, 4), design=design)
+    block = Mixture(rows, 2, Choice("diag", effects, "common")).blocks[2]
+    block.C, block.beta = rng.normal(size=(2, 7)), rng.normal(size=block.beta.shape)
+    block.B = rows.design.Z @ block.beta if design else block.beta
+    block.tau2[:] = [0.6, 0.0]  # the second column has no effects
+    block.delta2[:] = [0.0 if effects == "shift" else 0.3, 0.0]
+    block.beta[:, 3:] = block.B[:, 3:] = 0.0
+    n, volume = stats.N.sum(0).T, 0.0
+    p = softmax(block.mu[..., :3], axis=-1)
+    if effects == "shift" and not design:
+        for one in range(6):
+            H = sum(n[k, one] * (np.diag(p[k, one]) - np.outer(p[k, one], p[k, one]))
+                    for k in range(2))  # fmt: skip
+            volume += np.linalg.slogdet(np.eye(3) + 0.6 * H)[1]
+    else:
+        W = n[..., None] * p * (1 - p)
+        prior = Prior(np.full((len(block.beta), 3), 0.6), block.delta2[:1].repeat(3))
+        volume = log_volume(W, prior, rows.design.Z).sum()
+    expected = -0.5 * (volume + (block.beta**2).sum() / 0.6)
+    assert block.penalty(stats)[0] == pytest.approx(expected, rel=1e-9)
 
 
 def test_effects_per_group_are_chosen_where_they_are_and_only_there():

@@ -1,5 +1,7 @@
 """The solver: the gradient of the sum, monotone descent, the floor, the end of a fit."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -245,6 +247,59 @@ def test_reactivation_lowers_what_a_whole_fit_reaches(monkeypatch):
     reactivated = model.fit(X).objective_
     monkeypatch.setattr(_solver.weights, "_reactivate_zeros", lambda *given: None)
     assert reactivated < 0.998 * model.fit(X).objective_
+
+
+@pytest.mark.parametrize("a", [np.array([1.0, 2.0, 3.0]), np.broadcast_to(2.0, 3)])
+def test_uniform_weights_are_multiples_of_the_design_weights(a):
+    problem = SimpleNamespace(a=a, weight_sum=1.0, design_sum=a.sum())
+    np.testing.assert_allclose(_solver.uniform_weights(problem), a / a.sum(), rtol=1e-15)
+
+
+def test_points_with_a_gradient_that_is_not_finite_are_not_taken(rng, monkeypatch):
+    problem = make_problem(rng.normal(size=(30, 3)), np.ones(30))
+    e, y = rng.random(30), np.where(np.arange(30) < 20, 1.0, 0.0)
+    J, g = _solver.weights._value_and_gradient_in_y(problem, y, e)
+    given = problem, y, e, J
+
+    def found():
+        return (
+            _solver.weights._search(*given, -g, -float(g @ g)),
+            _solver.weights._reactivate_zeros(*given),
+        )
+
+    assert None not in found()
+    right = _solver.weights._value_and_gradient_in_y
+
+    def one_infinite(problem, y, e):
+        J, g = right(problem, y, e)
+        return J, np.append(np.inf, g[1:])
+
+    monkeypatch.setattr(_solver.weights, "_value_and_gradient_in_y", one_infinite)
+    assert found() == (None, None)
+
+
+def test_the_gradient_at_an_active_bound_is_tangent_to_it(rng):
+    a, y = rng.random(20) + 0.5, rng.random(20)
+    X = rng.normal(size=(20, 3))
+
+    def share(y):
+        w = y**2 * a.sum() / (y @ y)
+        return w.sum() ** 2 / (a.sum() * (w**2 / a).sum())
+
+    problem = make_problem(X, a, bound=share(y))
+    up = np.array([(share(y + h) - share(y - h)) / 2e-6 for h in 1e-6 * np.eye(20)])
+    g = rng.normal(size=20)
+    g *= np.sign(g @ up)  # a step along -g would lower the share
+    tangent, active = _solver.weights._project_gradient(problem, y, g)
+    assert active
+    assert abs(tangent @ up) < 1e-7 * np.linalg.norm(g) * np.linalg.norm(up)
+    kept = g - (g @ up) / (up @ up) * up
+    np.testing.assert_allclose(tangent, kept, atol=1e-7)
+    # A step that raises the share stays as it is, unless the bound is said to be active.
+    assert _solver.weights._project_gradient(problem, y, -g)[1] is False
+    np.testing.assert_array_equal(_solver.weights._project_gradient(problem, y, -g)[0], -g)
+    forced, _ = _solver.weights._project_gradient(problem, y, -g, True)
+    np.testing.assert_allclose(forced, -tangent)
 
 
 @pytest.mark.parametrize("step", [1.0, 1e3, 1e-9])

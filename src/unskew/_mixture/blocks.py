@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from .cells import Prior, Solution, common_scale, log_profile, normal_matrix, reduced
+from .cells import Prior, Solution, common_scale, log_profile, normal_matrix, reduced, reduced_sums
 
 # Forms of the effects, in the order of their number of parameters.
 EFFECTS = ("none", "shift", "shift-scale", "per-group")
@@ -100,9 +100,7 @@ class Block:
         W (K, L, q): weights of the cells, in units of 1 / ``unit``; WY: weighted responses.
         """
         prior = self._prior(design, unit)
-        own, cells = reduced(W, prior), WY
-        if prior.group is not None:
-            cells = WY / (1.0 + W * prior.group)
+        own, cells = reduced(W, prior), reduced_sums(W, WY, prior)
         level = own.sum(0)
         rest = cells.sum(0) - np.einsum("klj,kj->lj", own, self.C) - level * self.B
         for s in range(len(self.tau2)):

@@ -47,23 +47,44 @@ def solve_cells(
     beta in turn would converge slowly where groups and levels are associated, which is the case of
     interest.
     """
-    own = reduced(W, prior)
-    WYe = WY if prior.group is None else WY / (1.0 + W * prior.group)
+    own, cells = reduced(W, prior), reduced_sums(W, WY, prior)
     if Z is None:
-        C, beta = _solve_levels(own, WYe, prior.beta, w0, wz0)
-        B = beta
+        C, beta = _solve_levels(own, cells, prior.beta, w0, wz0)
     else:
-        C, beta = _solve_design(own, WYe, prior.beta, Z, w0, wz0)
-        B = Z @ beta
+        C, beta = _solve_design(own, cells, prior.beta, Z, w0, wz0)
+    return _solution(C, beta, own, cells, prior, Z)
+
+
+def effects_of(
+    C: np.ndarray, W: np.ndarray, WY: np.ndarray, prior: Prior, Z: np.ndarray | None
+) -> Solution:
+    """The minimum of `solve_cells` over beta and D for given C: posterior means."""
+    own, cells = reduced(W, prior), reduced_sums(W, WY, prior)
+    rest = cells.sum(0) - np.einsum("klj,kj->lj", own, C)
+    if Z is None:
+        beta = rest * prior.beta / (1.0 + own.sum(0) * prior.beta)
+    else:
+        root = np.sqrt(prior.beta)
+        score = (root * (Z.T @ rest)).T[:, :, None]
+        beta = root * np.linalg.solve(information(own, Z, prior.beta), score)[:, :, 0].T
+    return _solution(C, beta, own, cells, prior, Z)
+
+
+def _solution(C, beta, own, cells, prior, Z) -> Solution:
+    B = beta if Z is None else Z @ beta
     if prior.group is None:
         return Solution(C, beta, B, None)
-    D = prior.group * (WYe - own * (C[:, None] + B[None]))
-    return Solution(C, beta, B, D)
+    return Solution(C, beta, B, prior.group * (cells - own * (C[:, None] + B[None])))
 
 
 def reduced(W: np.ndarray, prior: Prior) -> np.ndarray:
     """Weights of the cells once D is integrated out, 1 / (1 / W + prior.group)."""
-    return W if prior.group is None else W / (1.0 + W * prior.group)
+    return reduced_sums(W, W, prior)
+
+
+def reduced_sums(W: np.ndarray, WY: np.ndarray, prior: Prior) -> np.ndarray:
+    """Weighted responses of the cells, with the weights of `reduced`."""
+    return WY if prior.group is None else WY / (1.0 + W * prior.group)
 
 
 def _solve_levels(W, WY, v, w0, wz0) -> tuple[np.ndarray, np.ndarray]:
@@ -120,13 +141,6 @@ def information(W: np.ndarray, Z: np.ndarray, v: np.ndarray) -> np.ndarray:
     at = np.arange(Z.shape[1])
     out[:, at, at] += 1.0
     return out
-
-
-def posterior_mean(W: np.ndarray, rest: np.ndarray, v: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """beta (p, J) for given C; ``rest`` (L, J): sum_k W (Y - C_k)."""
-    root = np.sqrt(v)
-    solved = np.linalg.solve(information(W, Z, v), (root * (Z.T @ rest)).T[:, :, None])
-    return root * solved[:, :, 0].T
 
 
 def log_volume(W: np.ndarray, prior: Prior, Z: np.ndarray | None) -> np.ndarray:

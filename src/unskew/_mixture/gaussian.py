@@ -10,12 +10,14 @@ from numpy.linalg import cholesky, eigh, inv
 from .blocks import Block, squares_over
 from .cells import (
     Prior,
+    Solution,
     common_scale,
+    effects_of,
     expected_squares,
     log_evidence,
     log_volume,
-    posterior_mean,
     reduced,
+    reduced_sums,
     scales_to_try,
     solve_cells,
     total_expected_squares,
@@ -66,8 +68,9 @@ class GaussianBlock(Block):
         return K * g + spread + self.n_scales + self.scale
 
     def _masks(self) -> list[np.ndarray]:
-        masks = super()._masks() + ([self.omega2 > 0] if self.scale else [])
-        return masks[:1] if self.full else masks  # a full covariance has one set of columns
+        if self.full:  # one set of columns for all effects
+            return [self._largest() > 0] if self.shift else []
+        return super()._masks() + ([self.omega2 > 0] if self.scale else [])
 
     # ------------------------------------------------------------------------------- diagonal
     def _counts(self, stats: Any) -> np.ndarray:
@@ -99,22 +102,7 @@ class GaussianBlock(Block):
             self._m_step_scale(squares, level, stats.rows.kurtosis, learn_tau)
         if learn_tau:
             self._learn_scales(W, WY, design, self.variance)
-            self._update_effects(W, WY, design)
-
-    def _update_effects(self, W: np.ndarray, WY: np.ndarray, design: Any) -> None:
-        """Posterior means of the effects at the new scales, for given C."""
-        prior = self._prior(design, self.variance)
-        own = reduced(W, prior)
-        cells = WY if prior.group is None else WY / (1.0 + W * prior.group)
-        rest = cells.sum(0) - np.einsum("klj,kj->lj", own, self.C)
-        if design.Z is None:
-            level = own.sum(0)
-            self.B = self.beta = rest * prior.beta / (1.0 + level * prior.beta)
-        else:
-            self.beta = posterior_mean(own, rest, prior.beta, design.Z)
-            self.B = design.Z @ self.beta
-        if prior.group is not None:
-            self.D = prior.group * (cells - own * (self.C[:, None] + self.B[None]))
+            self._take(effects_of(self.C, W, WY, self._prior(design, self.variance), design.Z))
 
     def _m_step_scale(
         self, squares: np.ndarray, level: np.ndarray, kurtosis: np.ndarray, learn: bool
@@ -175,8 +163,7 @@ class GaussianBlock(Block):
         prior = self._prior_in_basis(design, ratio)
         counts = np.broadcast_to(n[:, :, None], (*n.shape, self.n_columns))
         found = solve_cells(counts, S.transpose(1, 0, 2) @ W, prior, design.Z)
-        self.C, self.beta, self.B = found.C @ inverse, found.beta @ inverse, found.B @ inverse
-        self.D = None if found.D is None else found.D @ inverse
+        self._take(_turned(found, inverse))
         level = n.sum(0)
         mu = self.mu
         flat = mu.reshape(-1, self.n_columns)
@@ -215,17 +202,8 @@ class GaussianBlock(Block):
         self.delta2 = np.where(used, t2[-1] * self.variance, 0.0)
         W, inverse, ratio = self._basis()
         prior = self._prior_in_basis(design, ratio)
-        own, WY, C = reduced(counts, prior), S @ W, self.C @ W
-        cells = WY if prior.group is None else WY / (1.0 + counts * prior.group)
-        rest = cells.sum(0) - np.einsum("klj,kj->lj", own, C)
-        if design.Z is None:
-            beta = B = rest * prior.beta / (1.0 + own.sum(0) * prior.beta)
-        else:
-            beta = posterior_mean(own, rest, prior.beta, design.Z)
-            B = design.Z @ beta
-        self.beta, self.B = beta @ inverse, B @ inverse
-        if prior.group is not None:
-            self.D = (prior.group * (cells - own * (C[:, None] + B[None]))) @ inverse
+        effects = effects_of(self.C @ W, counts, S @ W, prior, design.Z)
+        self._take(_turned(effects, inverse)._replace(C=self.C))
 
     def _scales_in_basis(
         self, counts: np.ndarray, S: np.ndarray, design: Any, used: np.ndarray, old: np.ndarray,
@@ -237,9 +215,8 @@ class GaussianBlock(Block):
         self.delta2 = np.zeros(self.n_columns)
         W, _, ratio = self._basis()
         C, B, beta, Y = self.C @ W, self.B @ W, self.beta @ W, S @ W
-        group = old[-1] * ratio if self.per_group else None
-        own = reduced(counts, Prior(beta, group))
-        cells = Y if group is None else Y / (1.0 + counts * group)
+        prior = Prior(beta, old[-1] * ratio if self.per_group else None)
+        own, cells = reduced(counts, prior), reduced_sums(counts, Y, prior)
         level = own.sum(0)
         rest = cells.sum(0) - np.einsum("klj,kj->lj", own, C) - level * B
         total, t2 = 0.0, np.zeros(old.size)
@@ -456,6 +433,12 @@ class GaussianBlock(Block):
     def _information(self, stats: Any) -> np.ndarray:
         """Information of the known values about the effects of each level, (L, g, g)."""
         return np.einsum("pl,pij->lij", stats.N.sum(2), self.precisions(stats.rows)[0])
+
+
+def _turned(found: Solution, inverse: np.ndarray) -> Solution:
+    """The solution in the columns, from that in a basis."""
+    D = None if found.D is None else found.D @ inverse
+    return Solution(found.C @ inverse, found.beta @ inverse, found.B @ inverse, D)
 
 
 def _best_scale(
