@@ -550,6 +550,18 @@ def test_bad_input_is_refused_with_value_and_rule(model, error, words):
         model.fit(X)
 
 
+@each
+def test_rows_whose_squares_overflow_or_underflow_are_refused(model):
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    for scale, words in ((1e160, "should be <= 1.68e"), (1e-160, "should be >= 1.15e-128")):
+        with pytest.raises(ValueError, match=words):
+            clone(model).fit(X * scale)
+    own = clone(model).fit(X)
+    for method in (own.predict, own.transform, own.score):
+        with pytest.raises(ValueError, match=r"X has a value of size .* should be <= 1.68e\+135"):
+            method(X * 1e160)
+
+
 def test_fewer_distinct_rows_than_clusters_warns_once():
     X = np.repeat([[0.0, 0.0], [1.0, 1.0]], 5, axis=0)
     with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(2\)") as printed:

@@ -174,6 +174,13 @@ def test_parameter_outside_its_rule_is_refused_by_value(cls, name, value, rule):
         build(cls, **{name: value}).fit(planted())
 
 
+@pytest.mark.parametrize("cls", ALL)
+def test_columns_whose_squares_overflow_or_underflow_are_refused(cls):
+    for scale, words in ((1e200, "should be <= "), (1e-200, "should be >= ")):
+        with pytest.raises(ValueError, match=words):
+            cls().fit(scale * planted())
+
+
 @pytest.mark.parametrize("cls", [FSASL, RUFS])
 def test_more_clusters_than_rows_are_refused(cls):
     with pytest.raises(ValueError, match="n_clusters=41 should be <= n_samples=40"):

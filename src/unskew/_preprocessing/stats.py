@@ -38,7 +38,7 @@ def check_sizes(matrix: Any) -> None:
         max(-values.min(), values.max()),
         allowed_scales(matrix.dtype, matrix.shape[1]),
     )
-    if size > largest:
+    if not size <= largest:
         raise ValueError(
             f"X has a value of size {size:.3g}; values of new rows should be <= {largest:.3g} so "
             f"that squared distances do not overflow in {matrix.dtype}"

@@ -27,7 +27,7 @@ from .._data.columns import as_frame, frame_columns
 from .._data.tiled import as_tiled
 from .._kmeans import Distance, check_init, init_clusters
 from .._parallel import ONE_THREAD_ROWS, one_openmp_thread
-from .._preprocessing import column_stats
+from .._preprocessing import check_sizes, column_stats
 from .._validation import check_number, check_weights, find_columns
 
 
@@ -128,6 +128,7 @@ class BaselineKMeans(
         n_init = self.n_init if isinstance(init, str) and init != "principal" else 1
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=n_init + 1)
         everything = as_tiled(_with_short_indices(X), 1)
+        column_stats(everything, a)  # refuses values whose squares overflow or underflow
         w = self._learn(everything.X, a, int(seeds[-1]))
         if isinstance(init, str) and init == "principal":
             # Computed in the original columns, so that all methods get the same partition. (Also,
@@ -207,7 +208,11 @@ class BaselineKMeans(
         X = validate_data(
             self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
         )
-        rows = as_tiled(self._new_to_space(as_tiled(X, 1).X), 1)
+        check_sizes(X)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            own = self._new_to_space(as_tiled(X, 1).X)
+        check_sizes(own)
+        rows = as_tiled(own, 1)
         return rows, Distance(np.arange(rows.d))
 
     def predict(self, X):

@@ -7,7 +7,9 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._base import rollback_on_error
+from .._data.tiled import as_tiled
 from .._parallel import one_blas_thread
+from .._preprocessing import column_stats
 from .._validation import is_integer, is_real
 from ._graphs import heat_graph, nearest
 
@@ -43,10 +45,9 @@ class RankingSelector(SelectorMixin, BaseEstimator):
     def _fit(self, X):
         with np.errstate(invalid="ignore"):  # of a sum with inf, which is refused
             X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        for name, rule in self._rules.items():
-            value = getattr(self, name)
-            if not _RULES[rule](value):
-                raise ValueError(f"{name}={value!r} should be {rule}")
+        self._check_parameters()
+        # Refuses values whose squares overflow or underflow.
+        column_stats(as_tiled(X, 1), np.ones(len(X)))
         d, m = X.shape[1], self.n_features_to_select
         if m is None:
             m = max(1, d // 2)
@@ -63,6 +64,12 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         self.ranking_[self.order_] = np.arange(1, d + 1)
         self.n_features_ = int(m)
         return self
+
+    def _check_parameters(self):
+        for name, rule in self._rules.items():
+            value = getattr(self, name)
+            if not _RULES[rule](value):
+                raise ValueError(f"{name}={value!r} should be {rule}")
 
     def _get_support_mask(self):
         check_is_fitted(self)
