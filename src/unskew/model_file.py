@@ -23,6 +23,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ._io import ArchiveError, check_archive, check_npy, check_text, one_line, why
+from ._restored import check_model
 
 __all__ = ["ModelFileError", "load", "save"]
 
@@ -228,13 +229,12 @@ def load(path: Any, *, max_bytes: int = MAX_BYTES) -> Any:
 
 
 def _check_values(model: Any, path: Any) -> None:
-    """Check the shapes and ranges of what the fit learned, where the class has such a check."""
-    if not hasattr(model, "_check_restored"):
-        return
+    """Check the shapes and ranges of what the fit learned."""
+    own = getattr(model, "_check_restored", None)  # of mixtures and correctors
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            model._check_restored()
+            check_model(model) if own is None else own()
     except Exception as error:
         reason = one_line(error)
         raise ModelFileError(f"{path} is not loaded: {reason}") from error

@@ -19,6 +19,9 @@ RESTORED = "Check mixtures and correctors of model files before they are used"
 TEXT = "Refuse text with code points that are no characters"
 SHEETS = "Refuse sheets with cells far away, keep values with equal labels"
 APPLY = "Refuse text and options that correct --apply cannot use"
+CLASSES = "Check every class of model files before it is used"
+BASELINES = "Refuse squares that overflow in baselines and selectors"
+KERNELS = "Test scales, scores and bounds that mutants could change"
 NEW_ROWS = "Refuse new rows whose squared distances overflow"
 FINDINGS = [
     ("values called `missing` or `other values` were merged with missing ones or the pool", SCALES),
@@ -56,14 +59,15 @@ FINDINGS = [
     ("`correct --apply`: text in a number was an internal error, options were ignored", APPLY),
     ("rows to predict beyond 1e154: warnings of NumPy and a label by chance", NEW_ROWS),
     ("`.npy` records with invalid text became invalid strings in polars", TEXT),
+    ("BIC with a full covariance: columns with effects of the first suspect alone", KERNELS),
+    ("forged model files of other classes: internal errors, wrong shapes, all memory", CLASSES),
+    ("baselines and selectors at extreme scales: warnings of NumPy, labels by chance", BASELINES),
 ]  # fmt: skip
 NOT_COVERED = [
     "Memory: where polars or OpenBLAS cannot allocate, they end the process; files stay whole.",
     "Read-only folders (the tests ran as root), power failures, other systems than Linux. A full "
     "disk is simulated by limits on the size of files and by injected errors.",
     "Kills on a cluster of machines; `tests/test_dask.py` kills a Dask worker on one machine.",
-    "Forged model files of other classes than `SelectionMixture` and `SuspectCorrector`: types are "
-    "checked, shapes are not.",
     "Mutants: a sample of the places, one change at a time, in the modules of the table.",
 ]
 # Mutants that no test can find, because the result is the same: code -> reason.
