@@ -767,6 +767,13 @@ def test_a_full_disk(home, unskew):
     assert sorted(os.listdir()) == ["data.csv", "labels.csv"]
 
 
+def test_a_name_that_is_too_long_is_refused_before_the_fit(home, unskew):
+    name = "a" * 300 + ".csv"
+    code, _, err = unskew("fit", "data.csv", *FIT, "--labels", name, "-q")
+    assert code == 2
+    assert f"{name}: the name is too long" in one_line(err)
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_read_only_folder_is_found_before_the_fit(home, unskew):
     (home / "closed").mkdir(mode=0o500)

@@ -22,7 +22,7 @@ from ._base import MAX_INIT, BaseDecorrelator, FitProblem
 from ._compat import FIT_STACKLEVEL
 from ._data.sampling import draw_rows
 from ._kmeans import Clusters, Distance, init_clusters
-from ._preprocessing import Design
+from ._preprocessing import Design, check_sizes
 from ._summaries import count_labels, describe_clusters, describe_effects, summarise_clusters
 from ._validation import check_number, check_option, check_weights
 
@@ -291,7 +291,12 @@ class BaseClusterer(
             return rows, replace(distance, scaling=scaling), centres
         if unknown and shift is not None:
             shift = np.append(shift, np.zeros(len(unknown), dtype=shift.dtype))
-        return rows.with_shift(shift), distance, centres
+        rows = rows.with_shift(shift)
+        if distance.effects is not None and (distance.effects.power > 1).any():
+            # Powers of a suspect far from its mean can overflow although its square does not.
+            for _ in rows.map(partial(_check_features, distance)):
+                pass
+        return rows, distance, centres
 
     def _rows_and_distances(
         self, X: Any, unknowns: list, centres: np.ndarray | None = None
@@ -367,3 +372,9 @@ class BaseClusterer(
     @property
     def _n_features_out(self) -> int:
         return self._K
+
+
+def _check_features(distance: Distance, tile: np.ndarray) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        own = distance.features(tile)
+    check_sizes(own)

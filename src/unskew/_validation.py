@@ -120,6 +120,8 @@ def check_weights(sample_weight: Any, n: int) -> np.ndarray:
     """Design weights as float64: one per row, finite, none negative, not all zero.
 
     Weights of an extreme scale are divided by a power of two, which is exact."""
+    if n == 0:
+        raise ValueError("X has 0 rows; it should have at least one")
     if sample_weight is None:
         # For many rows, one number broadcast to all: saves n float64, here and in the solver.
         return np.ones(n) if n < LARGE_N else np.broadcast_to(np.float64(1.0), (n,))

@@ -290,3 +290,43 @@ def test_new_rows_whose_squares_overflow_are_refused(rows, scale):
         for method in (model.predict, model.predict_weights):
             with pytest.raises(ValueError, match="overflow"):
                 method(far)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_new_rows_whose_powers_overflow_are_refused(rows):
+    how = {"suspects": [3], "adjust": "effects", "effect_degree": 5}
+    model = DCKM(2, n_init=1, random_state=0, **how).fit(rows)
+    far = rows * np.array([1, 1, 1, 1e60])
+    for method in (model.predict, model.transform, model.score):
+        with pytest.raises(ValueError, match=r"X has a value of size .* do not overflow"):
+            method(far)
+
+
+def test_a_score_of_no_rows_is_refused(rows):
+    table = pl.DataFrame(rows, schema=list("abcd"))
+    for model in (DCKM(2, n_init=1), SelectionMixture(2)):
+        model.set_params(random_state=0).fit(table)
+        assert model.predict(table[:0]).shape == (0,)
+        with pytest.raises(ValueError, match="X has 0 rows; it should have at least one"):
+            model.score(table[:0])
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_numbers_too_large_for_the_matrix_of_an_encoder_are_refused():
+    table = pl.DataFrame({"x": np.arange(20.0) ** 1.5, "y": np.arange(20.0) % 7})
+    far = table.with_columns(pl.Series("x", [1e300, *range(19)], dtype=pl.Float64))
+    for how in ({"clip": None}, {"number_scale": "none"}):
+        with pytest.raises(ValueError, match=r"column 'x' of X has the value 1e.300, .* <= 3.4e"):
+            TableEncoder(**how).fit(table).transform(far)
+    assert TableEncoder().fit(table).transform(far)[0, 0] == pytest.approx(4, abs=0.5)  # clipped
+
+
+@pytest.mark.parametrize("least", [1e-150, 1e-200, 1e-240])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_rows_of_next_to_no_weight_do_not_overflow(rows, least):
+    """With one ordinary row, the standard deviations are those of the others."""
+    X = np.column_stack([rows, np.arange(len(rows)) % 2])
+    weight = np.where(np.arange(len(rows)) == 0, 1.0, least)
+    weights = DecorrelationWeights(suspects=[4]).fit(X, sample_weight=weight).weights_
+    assert np.isfinite(weights).all()
+    assert (weights >= 0).all()

@@ -119,7 +119,8 @@ class Recipe:
         return self.states[: len(self.states) - bool(self.n_pooled) - bool(self.n_missing)]
 
     def number(self, x: np.ndarray) -> np.ndarray:
-        return np.clip((x - self.centre) / self.scale, -self.limit, self.limit) - self.mean
+        with np.errstate(over="ignore"):  # clipped, or refused by the encoder
+            return np.clip((x - self.centre) / self.scale, -self.limit, self.limit) - self.mean
 
     def readable(self, value: float) -> float:
         """An encoded mean in the units of the table."""
@@ -597,6 +598,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             encoded = recipe.number(np.where(missing, recipe.centre, x))
             if recipe.kind == "two-valued":
                 encoded = np.clip(encoded + recipe.mean, 0.0, self.category_scale) - recipe.mean
+            largest = np.finfo(out.dtype).max
+            if np.abs(encoded).max(initial=0.0) > largest:
+                value = x[np.nanargmax(np.abs(x))]
+                raise ValueError(
+                    f"column {recipe.name!r} of X has the value {value:g}, which is "
+                    f"{np.abs(encoded).max():.3g} when scaled; it should be <= {largest:.3g}, the "
+                    f"largest {out.dtype}"
+                )
             out[:, 0] = np.where(missing, 0.0, encoded)
         if recipe.note:
             out[:, -1] = missing

@@ -59,7 +59,9 @@ def _traces(dual: DualWeights) -> tuple[float, float]:
     a = dual.a[which] / dual.a[which].sum()
     inner -= a @ inner
     inner -= (inner @ a)[:, None]
-    first = float(a @ np.diag(inner))
+    inner *= np.sqrt(a)  # before squares: of rows of small weight they could overflow
+    inner *= np.sqrt(a)[:, None]
+    first = float(np.trace(inner))
     # tr(R^2) of the covariance of m rows is larger than that of R by about tr(R)^2 / m.
-    second = float(a @ inner**2 @ a) - first**2 * float(a @ a)
+    second = float((inner**2).sum()) - first**2 * float(a @ a)
     return first, max(second, first**2 / F.shape[1])

@@ -86,6 +86,8 @@ def _in_words(error: Exception) -> str:
         return "out of memory"
     if isinstance(error, (ValueError, TypeError)):  # FileError is a ValueError
         return in_flags(str(error))
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {why(error)}"
     if isinstance(error, (OSError, ImportError)):
         return str(error)
     return f"internal error: {type(error).__name__}: {error}; --debug shows the traceback"
