@@ -22,6 +22,7 @@ APPLY = "Refuse text and options that correct --apply cannot use"
 CLASSES = "Check every class of model files before it is used"
 BASELINES = "Refuse squares that overflow in baselines and selectors"
 KERNELS = "Test scales, scores and bounds that mutants could change"
+ORIGIN = "Sum squares of sparse columns about their means"
 EDGES = "Refuse powers that overflow, scores of no rows, huge numbers"
 NEW_ROWS = "Refuse new rows whose squared distances overflow"
 FINDINGS = [
@@ -67,6 +68,7 @@ FINDINGS = [
     ("`score` of a table without rows: ZeroDivisionError", EDGES),
     ("`TableEncoder` without clipping: infinity in float32, warnings of NumPy", EDGES),
     ("weights of 1 and 1e-200: warnings of NumPy", EDGES),
+    ("standard deviations of sparse columns far from 0 lost their digits", ORIGIN),
     ("names of files that are too long: a message of the system", EDGES),
 ]  # fmt: skip
 # What was run with other versions than those of the first lines of the page.

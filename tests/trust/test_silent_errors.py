@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse as sp
 
 from unskew import (
     DCKM,
@@ -13,6 +14,8 @@ from unskew import (
     TableEncoder,
     metrics,
 )
+from unskew._data.tiled import as_tiled
+from unskew._preprocessing import column_stats
 
 SCALES = [5e-324, 1e-300, 1e-170, 1e-160, 1e-30, 1e30, 1e153, 1e300]
 
@@ -330,3 +333,14 @@ def test_rows_of_next_to_no_weight_do_not_overflow(rows, least):
     weights = DecorrelationWeights(suspects=[4]).fit(X, sample_weight=weight).weights_
     assert np.isfinite(weights).all()
     assert (weights >= 0).all()
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e7, 1e9])
+def test_standard_deviations_of_sparse_columns_do_not_depend_on_their_origin(rows, offset):
+    weight = np.linspace(0.5, 2, len(rows))
+    for X in (rows + offset, np.where(rows > 0, rows + offset, 0.0)):
+        sparse, dense = (
+            column_stats(as_tiled(own, 1), weight) for own in (sp.csr_array(X), X)
+        )  # fmt: skip
+        np.testing.assert_allclose(sparse.sd, dense.sd, rtol=1e-11)
+        np.testing.assert_array_equal(sparse.two_valued, dense.two_valued)

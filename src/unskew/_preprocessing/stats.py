@@ -144,7 +144,7 @@ def column_stats(
             # Rows without a stored entry are 0: their part of the variance is added below.
             entries = tile.tocoo()
             data, weight = entries.data.astype(np.float64), a_[entries.row]
-            about = (data - mean[entries.col]) ** 2 - mean[entries.col] ** 2
+            about = (data - mean[entries.col]) ** 2
             third = (data != low[entries.col]) & (data != high[entries.col]) & (weight > 0)
             d = rows.d
             stored = np.bincount(entries.col[weight > 0], minlength=d)
@@ -152,6 +152,7 @@ def column_stats(
                 np.bincount(entries.col, weights=weight * about, minlength=d),
                 np.bincount(entries.col, weights=third, minlength=d),
                 stored,
+                np.bincount(entries.col, weights=weight, minlength=d),
             )
         third = np.not_equal(tile, low, out=buffer("third", tile.shape, bool))
         third &= np.not_equal(tile, high, out=buffer("not high", tile.shape, bool))
@@ -159,14 +160,18 @@ def column_stats(
         away = np.subtract(tile, mean, out=buffer("wide", tile.shape, np.float64))
         np.multiply(away, away, out=away)
         count = np.count_nonzero(third, axis=0)
-        return a_ @ away, count, np.full(rows.d, (a_ > 0).sum())
+        present = np.full(rows.d, (a_ > 0).sum())
+        return a_ @ away, count, present, np.full(rows.d, a_.sum())
 
-    spread, third, stored = (np.zeros(rows.d) for _ in range(3))
-    for part, part_third, part_stored in rows.map(second, a, dense=False):
-        spread, third, stored = spread + part, third + part_third, stored + part_stored
-    variance = np.maximum(spread / N + (mean**2 if rows.sparse else 0.0), 0.0)
-    # An implicit zero can be the third value.
+    spread, third, stored, weight = (np.zeros(rows.d) for _ in range(4))
+    for parts in rows.map(second, a, dense=False):
+        spread, third, stored, weight = (
+            old + new for old, new in zip((spread, third, stored, weight), parts)
+        )
     zeros = stored < (a > 0).sum()
+    # N - weight is not exactly 0 where all values are stored.
+    variance = (spread + np.where(zeros, np.maximum(N - weight, 0.0) * mean**2, 0.0)) / N
+    # An implicit zero can be the third value.
     third = third + (zeros & (low != 0) & (high != 0))
     sd = np.where(high > low, np.sqrt(variance), 0.0)
     for k in np.flatnonzero((high > low) & (sd < smallest))[:1]:
