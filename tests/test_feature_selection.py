@@ -181,6 +181,19 @@ def test_columns_whose_squares_overflow_or_underflow_are_refused(cls):
             cls().fit(scale * planted())
 
 
+@pytest.mark.parametrize("scale", [1e-120, 1e130])
+@pytest.mark.parametrize("cls", ALL)
+def test_columns_of_extreme_scales_have_scores_or_are_refused(cls, scale):
+    for X in (scale * planted(), planted() * np.array([scale, 1, 1, 1, 1, 1])):
+        selector = cls()
+        try:
+            selector.fit(X)
+        except ValueError as error:
+            assert "should neither overflow nor underflow" in str(error)  # noqa: PT017
+        else:
+            assert not np.isnan(selector.scores_).any()
+
+
 @pytest.mark.parametrize("cls", [FSASL, RUFS])
 def test_more_clusters_than_rows_are_refused(cls):
     with pytest.raises(ValueError, match="n_clusters=41 should be <= n_samples=40"):

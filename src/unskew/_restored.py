@@ -70,7 +70,7 @@ TEXTS = many(tuple, text())
 
 def any_values(kinds: str, shape: str) -> Any:
     """An array that only reports show."""
-    return array(kinds, shape, nan=True, inf=True)
+    return array(kinds, shape, -MAX, MAX, nan=True, inf=True)
 
 
 # --------------------------------------------------------------------------------------- parts
@@ -405,7 +405,7 @@ CONSENSUS = {
     "_votes": part(VOTES, V="V", L="L"),
     "_shared_row_weights": flag,
     "confidence_": array("f", "n", 0, 1),
-    "stability_": number(-LARGEST, 1 + 1e-9),
+    "stability_": REPORTED,
     "runs_": many(list, mapping(anything, SHOWN_RUNS), "R"),
     "_r2": maybe(number(-LARGEST, 1)),
 }

@@ -341,3 +341,32 @@ def test_a_saved_model_gives_the_same_answers(which, tmp_path):
     out, expected = found.transform(X), model.transform(X)
     same = expected.equals(out) if isinstance(out, pl.DataFrame) else np.array_equal(out, expected)
     assert same
+
+
+@pytest.mark.parametrize("scale", [1e-120, 1e-30, 1e30, 1e130])
+@pytest.mark.parametrize("which", [name for name in OTHERS if "table" not in name])
+def test_models_of_any_scale_are_those_of_a_fit(which, scale):
+    for X in (np.abs(array()) * np.array([scale, scale, 1.0]), np.abs(array()) * scale):
+        model = OTHERS[which]()
+        try:
+            model.fit(X)
+        except ValueError as error:  # of selectors with products of four values
+            if "should neither overflow nor underflow" not in str(error):
+                raise
+            continue
+        checked(model)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ConsensusDCKM(2, n_runs=1, random_state=0),  # no stability
+        DCKM(4, objective="paper", solver="paper", n_init=1, max_iter=3),  # empty clusters
+        DCKM(1, suspects=[2]),
+        DCKM(2, spread_strength=0),  # no weights of new rows
+        DCKM(2, suspects=[1], adjust="effects", effect_degree=5, n_init=1),
+    ],
+)
+def test_models_at_the_edges_are_those_of_a_fit(model):
+    for X in (array(), np.repeat(array()[:5], 4, axis=0), array() + 1e9, array().astype("f4")):
+        checked(model.fit(X))

@@ -56,8 +56,14 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         # Most matrix products here are small. With n = 1123, d = 800 on two cores RUFS takes 25 s
         # with one BLAS thread and, if the machine is shared, 190 s with two. One thread also makes
         # the result independent of the number of cores.
-        with one_blas_thread():
-            self.scores_ = self._score(X)
+        try:
+            with one_blas_thread(), np.errstate(over="raise", invalid="raise", divide="raise"):
+                self.scores_ = self._score(X)
+        except FloatingPointError as error:
+            raise ValueError(
+                f"X has values of size up to {np.abs(X).max():.3g}; products of them should "
+                f"neither overflow nor underflow in {type(self).__name__}. Rescale its columns"
+            ) from error
         badness = self.scores_ if self._best_is_small else -self.scores_
         self.order_ = np.argsort(badness, kind="stable")
         self.ranking_ = np.empty(d, dtype=int)
