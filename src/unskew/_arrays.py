@@ -78,3 +78,9 @@ def add_up(parts: Any) -> list[Any]:
             for t, p in zip(total, part):
                 t += p
     return total
+
+
+def oriented(directions: np.ndarray) -> np.ndarray:
+    """Principal components, whose signs are arbitrary, with a positive largest loading each."""
+    largest = np.take_along_axis(directions, np.abs(directions).argmax(1)[:, None], axis=1)
+    return directions * np.where(largest < 0, -1.0, 1.0)

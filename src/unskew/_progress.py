@@ -19,7 +19,7 @@ class ProgressEvent(NamedTuple):
     """One step of a computation.
 
     phase    what is counted: "restart", "iteration", "initialization", "run", "candidate",
-             "method", "column", "baseline", "half"; or "message"
+             "candidate with common shares", "method", "column", "baseline", "half"; or "message"
     done     how many are done; 0 announces the phase
     total    of how many; None where that is not known
     numbers  what was computed, by name: the objective and its terms, a silhouette, ...
@@ -46,9 +46,12 @@ class ProgressEvent(NamedTuple):
         return f"{self.phase} {self.done}" + ("" if self.total is None else f" of {self.total}")
 
     def details(self, form: str = ".6g", most: int | None = None) -> str:
-        """The first `most` numbers that are not 0, and the status."""
+        """The first `most` numbers that are not 0, those from 1,000 with one decimal, and the
+        status."""
         numbers = [
-            f"{name} {value}" if isinstance(value, int) else f"{name} {value:{form}}"
+            f"{name} {value}"
+            if isinstance(value, int)
+            else f"{name} {value:{form if abs(value) < 1000 else ',.1f'}}"
             for name, value in self.numbers.items()
             if value
         ]

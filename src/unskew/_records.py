@@ -73,8 +73,8 @@ ADVICE = {
     "read as text": ("convert the column to numbers", "--missing WORD reads WORD as missing"),
     "value labels": ("read as numbers; kinds={name: 'category'} reads them as categories",
                      "read as numbers; as categories: --category NAME"),
-    "few integers": ("read as numbers; codes: kinds={name: 'category'}",
-                     "read as numbers; codes: --category NAME"),
+    "few integers": ("read as numbers; if they are codes: kinds={name: 'category'}",
+                     "read as numbers; if they are codes: --category NAME"),
     "near-duplicate": ("counts twice in the distance", "counts twice in the distance: --drop NAME"),
     "one to one": ("the same information twice", "the same information twice: --drop NAME"),
     "weights": ("pass survey weights as sample_weight=", "pass survey weights with -w NAME"),
@@ -84,13 +84,17 @@ ADVICE = {
 def by_topic(findings: Iterable[Finding], *, flags: bool = False) -> dict[str, str]:
     """Topic -> one sentence about all its columns, with advice; ``flags``: for a command line."""
     found: dict[str, list[str]] = {}
+    names: dict[str, str] = {}
     for topic, column, text in findings:
+        names[topic] = column if column.isidentifier() else repr(column)
         found.setdefault(topic, []).append(f"{column!r} ({text})" if text else repr(column))
-    return {
-        topic: abbreviate(parts, quoted=False)
-        + (f"; {ADVICE[topic][flags]}" if topic in ADVICE else "")
-        for topic, parts in found.items()
-    }
+    sentences = {}
+    for topic, parts in found.items():
+        advice = f"; {ADVICE[topic][flags]}" if topic in ADVICE else ""
+        if flags and len(parts) == 1:
+            advice = advice.replace("NAME", names[topic])
+        sentences[topic] = abbreviate(parts, quoted=False) + advice
+    return sentences
 
 
 class Records(list):

@@ -18,6 +18,19 @@ STALLED = 10
 # Relative change of the bound that is rounding.
 ROUNDING = 1e-10
 
+# The forms in words.
+COVARIANCES = {
+    "diag": "columns uncorrelated within clusters",
+    "full": "columns correlated within clusters",
+}
+EFFECTS = {
+    "none": "no effects",
+    "shift": "shifts by suspects",
+    "shift-scale": "shifts and changes of scale by suspects",
+    "per-group": "shifts by suspects in each cluster",
+}
+SHARES = {"free": "cluster shares by suspects", "common": "common cluster shares"}
+
 
 class Choice(NamedTuple):
     """One form of the model."""
@@ -28,7 +41,7 @@ class Choice(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        return f"covariance {self.covariance}, effects {self.effects}, shares {self.selection}"
+        return f"{COVARIANCES[self.covariance]}, {EFFECTS[self.effects]}, {SHARES[self.selection]}"
 
 
 class Mixture:

@@ -28,8 +28,11 @@ def is_joined(N: np.ndarray) -> bool:
     return bool(_parts(shown @ shown.T >= 1).max() == 0)
 
 
-def identify(N: np.ndarray, levels: list[str] | None, suspect: str) -> tuple[str, str]:
-    """("yes", "under small effects" or "no", and why, in words). ``levels`` without names: None.
+def identify(
+    N: np.ndarray, levels: list[str] | None, suspect: str, group: str = "group"
+) -> tuple[str, str]:
+    """("yes", "under small effects" or "no", and why, in words). ``levels`` without names: None;
+    ``group``: what a group is called.
 
     Two levels that share two groups fix the effect and the matching of their groups: the
     difference of the two means is the same at both. Through one group only, either group of one
@@ -50,28 +53,28 @@ def identify(N: np.ndarray, levels: list[str] | None, suspect: str) -> tuple[str
     named = "some values"
     if levels is not None:
         named = abbreviate(
-            [f"{levels[at]!r} ({_list(np.flatnonzero(shown[at]))})" for at in apart],
+            [f"“{levels[at]}” ({_list(np.flatnonzero(shown[at]), group)})" for at in apart],
             MOST_NAMED,
             quoted=False,
         )
     if answer == "no":
         return answer, (
-            f"The effects of {suspect!r} are not identifiable: no group has rows of both {named} "
+            f"The effects of “{suspect}” are not identifiable: no {group} has rows of both {named} "
             "and the other values, so that any difference between them can be an effect or a "
-            "difference of the groups."
+            f"difference of the {group}s."
         )
     common = np.flatnonzero(shown.all(0))
     if by_two.max() == L - 1 and common.size == 1:
-        overlap = f"The values of {suspect!r} have only {_list(common)} in common"
+        overlap = f"Only {_list(common, group)} occurs at all values of “{suspect}”"
     else:
         have = "has" if apart.size == 1 and levels is not None else "have"
         overlap = (
-            f"Of the values of {suspect!r}, {named} {have} at most one group in common with each "
+            f"Of the values of “{suspect}”, {named} {have} at most one {group} in common with each "
             "of the others"
         )
     return answer, (
-        f"{overlap}, so that an effect of {suspect!r} cannot be distinguished from a difference of "
-        "the groups without an assumption: small effects are assumed."
+        f"{overlap}. An effect of “{suspect}” on the columns cannot be told from a difference of "
+        f"the {group}s: the fit assumes that it is small. If it is not, these {group}s are wrong."
     )
 
 
@@ -127,9 +130,9 @@ def describe_lacking(ratio: np.ndarray, levels: list[str], suspect: str) -> str:
     where = np.argwhere(ratio < LACKING)
     if where.size == 0:
         return ""
-    pairs = [f"group {k} at {levels[at]!r}" for at, k in where]
+    pairs = [f"group {k} at “{levels[at]}”" for at, k in where]
     return (
-        f"Some groups (nearly) do not occur at some levels of {suspect!r}: "
+        f"Some groups (nearly) do not occur at some levels of “{suspect}”: "
         f"{abbreviate(pairs, MOST_NAMED, quoted=False)}. There are no rows to weight up, and "
         "weights_ do not make group and level independent there."
     )
@@ -140,6 +143,6 @@ def _parts(joined: np.ndarray) -> np.ndarray:
     return connected_components(csr_array(joined), directed=False)[1]
 
 
-def _list(numbers: np.ndarray) -> str:
+def _list(numbers: np.ndarray, group: str) -> str:
     named = ", ".join(map(str, numbers))
-    return f"group{'s' * (numbers.size > 1)} {named}" if named else "no group"
+    return f"{group}{'s' * (numbers.size > 1)} {named}" if named else f"no {group}"

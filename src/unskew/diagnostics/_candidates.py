@@ -372,7 +372,7 @@ def _overlap(one: Values, R: np.ndarray) -> Overlap:
     """Groups of the model with an effect by the values of the candidate."""
     rows = np.zeros((len(one.levels), R.shape[1]))
     np.add.at(rows, (one.codes, R.argmax(1)), 1.0)
-    return overlap_of(one.name, one.levels, rows, rows)
+    return overlap_of(one.name, one.levels, rows, rows, "group")
 
 
 def _level_means(X: np.ndarray, codes: np.ndarray, a: np.ndarray, L: int) -> np.ndarray:

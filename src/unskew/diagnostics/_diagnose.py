@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
@@ -166,15 +167,9 @@ class Inspection(NamedTuple):
 
     def repeated_kmeans(self) -> np.ndarray:
         """Labels of k-means without the suspects, with other random numbers."""
-        with _quiet():
-            return _plain_kmeans(
-                self.model,
-                self.view,
-                self.X,
-                self.sample_weight,
-                drop=True,
-                random_state=_seed(self.model) + 1,
-            )
+        how: dict[str, Any] = {"drop": True, "random_state": _seed(self.model) + 1}
+        with _quiet(), nested_progress():
+            return _plain_kmeans(self.model, self.view, self.X, self.sample_weight, **how)
 
 
 def mean_difference(model: Any, X: Any, sample_weight: Any = None) -> tuple[float, float]:
@@ -454,6 +449,7 @@ def _evidence(inspection: Inspection, imbalance, own, variance, described, basel
         if DROPPED in baselines:
             repeated, seed = inspection.repeated_kmeans(), _seed(model)
             if isinstance(model, SelectionMixture):
+                weighted["naming_gain"] = _naming_gain(model)
                 checked = check_mixture(
                     model,
                     inspection.X,
@@ -507,16 +503,38 @@ def _form(model: Any) -> str:
     """Covariance, effects and shares of a mixture, and from how many forms they were selected."""
     if not isinstance(model, SelectionMixture):
         return ""
-    tried = [c for c in model.candidates_ if c["n_components"] == model.n_components_]
-    selected = f", selected by BIC from {len(tried)} forms" if len(tried) > 1 else ""
+    tried = len(_tried(model))
+    selected = f" (lowest BIC of {tried} forms)" if tried > 1 else ""
     return f"{Choice(**model.choice_).in_words}{selected}"
 
 
+def _tried(model: SelectionMixture) -> list[dict[str, Any]]:
+    """The forms that were compared, of the selected number of clusters."""
+    return [c for c in model.candidates_ if c["n_components"] == model.n_components_]
+
+
+def _naming_gain(model: SelectionMixture) -> float | None:
+    """How much lower BIC is in the best form with the suspects than in the best without them."""
+    bics: dict[bool, list[float]] = {True: [], False: []}
+    for one in _tried(model):
+        bics[one["effects"] == "none" and one["selection"] == "common"].append(one["bic"])
+    return float(min(bics[True]) - min(bics[False])) if bics[True] and bics[False] else None
+
+
 def _effects(model: Any) -> tuple[SuspectEffect, ...]:
-    """The largest effects of suspects that the model removes; empty for weights alone."""
+    """The largest effects of suspects that the model removes; empty for weights alone. Of two
+    values of a suspect, with opposite effects, the last."""
     reasons = getattr(model, "suspect_effects_", None) or ()
     mixture = isinstance(model, SelectionMixture)  # its effects are in units of the columns
     sd = {c.name: c.sd for c in model._numbers()} if mixture else {}
+    if mixture:
+        last = {one["suspect"]: one["level"] for one in reasons}
+        sizes = Counter(one["suspect"] for one in reasons)
+        reasons = [
+            one
+            for one in reasons
+            if sizes[one["suspect"]] != 2 or one["level"] == last[one["suspect"]]
+        ]
     every = [
         SuspectEffect(
             f"{one['suspect']}={one['level']}" if mixture else str(one["suspect"]),

@@ -45,6 +45,8 @@ class LikelihoodCheck(NamedTuple):
         Agreement (adjusted Rand index) of the model's clusters with those of k-means; of a
         SelectionMixture the smaller of that in the sample and that in the population that it
         estimates.
+    same_in_sample, same_in_population, n_compared
+        Both numbers of a SelectionMixture, and the number of rows that are compared.
     kmeans_repeated
         Agreement of two runs of k-means with different random numbers.
     mixture_same, mixture_same_as_dropped
@@ -53,8 +55,9 @@ class LikelihoodCheck(NamedTuple):
         that are assigned without the shares by suspect.
     halves, mixture_halves
         Of a SelectionMixture, and of the mixture that DCKM is compared with: the stability of its
-        least stable group, see ``stability_on_halves``; ``least_stable`` is that group of a
-        SelectionMixture.
+        least stable group, see ``stability_on_halves``.
+    stabilities
+        Group and stability, of all groups of this mixture.
     suspects_matter
         Of a SelectionMixture: whether the selected model has effects of the suspects, or shares
         that differ between their values. Of DCKM: whether they are associated with the other
@@ -83,7 +86,10 @@ class LikelihoodCheck(NamedTuple):
     identified: str
     not_identified: str
     halves: float | None = None
-    least_stable: int | None = None
+    stabilities: tuple[tuple[int, float], ...] = ()
+    same_in_sample: float | None = None
+    same_in_population: float | None = None
+    n_compared: int | None = None
     suspects_matter: bool = True
     mixture_bic: float | None = None
     mixture_same: float | None = None
@@ -169,6 +175,7 @@ def compare_likelihoods(
         adjusted_rand_score(dropped, repeated, sample_weight=rows.a),
         identified,
         reason,
+        n_compared=own.size,
         suspects_matter=model.spread_strength is not None or model._associated,
     )
     if not found.suspects_matter or is_same(found):
@@ -191,8 +198,10 @@ def compare_likelihoods(
         found = found._replace(matching_gap=matching_gap(mixture, X, rows.a, mixture.labels_))
         if has_other_matching(found):
             return found
-    halves, _ = stability_on_halves(mixture, X, rows.a, rows.a, mixture.labels_, groups, seed)
-    return found._replace(mixture_halves=halves)
+    found_again = stability_on_halves(mixture, X, rows.a, rows.a, mixture.labels_, groups, seed)
+    return found._replace(
+        mixture_halves=min(found_again.values()), stabilities=tuple(found_again.items())
+    )
 
 
 def check_mixture(
@@ -217,16 +226,18 @@ def check_mixture(
         warnings.simplefilter("ignore")  # about overlap and unknown values
         groups = model.predict(X, shares="population")
     choice = model.choice_
+    in_sample = adjusted_rand_score(own, dropped, sample_weight=rows.a)
+    in_population = adjusted_rand_score(groups, dropped, sample_weight=w)
     found = LikelihoodCheck(
         criterion.bic(own, K),
         criterion.bic(dropped, K),
-        min(
-            adjusted_rand_score(own, dropped, sample_weight=rows.a),
-            adjusted_rand_score(groups, dropped, sample_weight=w),
-        ),
+        min(in_sample, in_population),
         adjusted_rand_score(dropped, repeated, sample_weight=rows.a),
         model.identified_,
         "",
+        same_in_sample=in_sample,
+        same_in_population=in_population,
+        n_compared=own.size,
         suspects_matter=choice["effects"] != "none" or choice["selection"] != "common",
         of_mixture=True,
         group_gain=float(model.one_group_bic_ - model.bic_),
@@ -241,8 +252,8 @@ def check_mixture(
         found = found._replace(matching_gap=matching_gap(model, X, given, own))
         if has_other_matching(found):
             return found
-    halves, group = stability_on_halves(model, X, rows.a, given, own, groups, seed)
-    return found._replace(halves=halves, least_stable=group)
+    stable = stability_on_halves(model, X, rows.a, given, own, groups, seed)
+    return found._replace(halves=min(stable.values()), stabilities=tuple(stable.items()))
 
 
 def heavy_tails(view: View, rows: Drawn, labels: np.ndarray) -> dict[str, Any]:
@@ -291,8 +302,8 @@ def stability_on_halves(
     labels: np.ndarray,
     groups: np.ndarray,
     seed: int,
-) -> tuple[float, int]:
-    """Stability of the least stable group, and this group.
+) -> dict[int, float]:
+    """Group -> stability: the lower of its similarities in the two halves.
 
     Mixtures of the selected form are fitted to two random halves of the rows, and each of
     ``groups`` is compared with the most similar group of each half, by the Jaccard similarity
@@ -303,35 +314,34 @@ def stability_on_halves(
     latter count if their BIC is lower by more than 10, so that neither a poor local optimum nor a
     solution that explains the half equally well is taken for a contradiction.
     """
-    order, found = np.random.default_rng(seed).permutation(a.size), []
-    form = selected_form(model)
+    order, form = np.random.default_rng(seed).permutation(a.size), selected_form(model)
+    lowest: dict[int, float] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about overlap, convergence and unknown values
         emit("half", 0, 2)
-        for half in np.array_split(order, 2):
+        for done, half in enumerate(np.array_split(order, 2), 1):
             which = np.sort(half)
             part, own_weight = take_rows(X, which), None if given is None else given[which]
             try:
                 other = clone(form).set_params(init=labels[which])._fit_part(part, own_weight)
             except ValueError:  # too few rows, or one value of a suspect only
-                return 0.0, int(groups[0])
-            own = other.predict(X, shares="population")
-            found.append(lowest_similarity(groups, own, a))
-            emit("half", len(found), 2, similarity=found[-1][0])
-    return min(found)
+                return dict.fromkeys(np.unique(groups).tolist(), 0.0)
+            found = similarities(groups, other.predict(X, shares="population"), a)
+            lowest = {k: min(found[k], lowest.get(k, 1.0)) for k in found}
+            worst = min(found.values())
+            emit("half", done, 2, status=f"lowest Jaccard similarity of a cluster {worst:.2f}")
+    return lowest
 
 
-def lowest_similarity(groups: np.ndarray, others: np.ndarray, a: np.ndarray) -> tuple[float, int]:
-    """Lowest, over the groups, of the Jaccard similarity with the most similar of the others, and
-    the group that has it."""
+def similarities(groups: np.ndarray, others: np.ndarray, a: np.ndarray) -> dict[int, float]:
+    """Group -> Jaccard similarity with the most similar of the others."""
     names, groups = np.unique(groups, return_inverse=True)
     others = np.unique(others, return_inverse=True)[1]
     both = np.zeros((groups.max() + 1, others.max() + 1))
     np.add.at(both, (groups, others), a)
     either = both.sum(1, keepdims=True) + both.sum(0) - both
     similarity = (both / np.maximum(either, np.finfo(float).tiny)).max(axis=1)
-    lowest = int(similarity.argmin())
-    return float(similarity[lowest]), int(names[lowest])
+    return dict(zip(names.tolist(), similarity.tolist()))
 
 
 def values_of(view: View, tile: np.ndarray) -> np.ndarray:

@@ -530,7 +530,7 @@ def project(
     variance = [0.0, 0.0]
     if total > 0:
         _, size, directions = randomized_svd(centred, found, random_state=seed)
-        components[:found] = directions
+        components[:found] = _arrays.oriented(directions)
         variance[:found] = (size**2 / total).tolist()
     centre = share @ values
     xy, before = (values - centre) @ components.T, np.zeros((0, 2))

@@ -43,11 +43,17 @@ def measure_overlap(view: View, labels: np.ndarray, w: np.ndarray, K: int) -> tu
     return tuple(found)
 
 
-def overlap_of(name: str, values: tuple[str, ...], rows: np.ndarray, weight: np.ndarray) -> Overlap:
+def overlap_of(
+    name: str,
+    values: tuple[str, ...],
+    rows: np.ndarray,
+    weight: np.ndarray,
+    group: str = "cluster",
+) -> Overlap:
     """The overlap from the numbers of rows and the weights, both (values, clusters)."""
     total = weight.sum(1, keepdims=True)
     share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
-    identified, sentence = identify(rows, list(values), name)
+    identified, sentence = identify(rows, list(values), name, group)
     return Overlap(
         suspect=name,
         values=values,

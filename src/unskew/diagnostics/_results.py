@@ -15,6 +15,10 @@ from typing import Any
 from .._records import Records
 from ._verdict import Evidence, Verdict, describe_size
 
+# Smallest difference between a cluster and the other rows that is shown first, in standard
+# deviations.
+SMALL = 0.2
+
 
 @dataclass(frozen=True)
 class Row:
@@ -141,6 +145,12 @@ class ClusterProfile:
     share: float
     weighted_share: float
     features: tuple[FeatureProfile, ...]
+
+
+def leading(profile: ClusterProfile) -> tuple[FeatureProfile, ...]:
+    """The columns with a difference of at least 0.2, which is small; at least one."""
+    large = tuple(f for f in profile.features if abs(f.difference) >= SMALL)
+    return large or profile.features[:1]
 
 
 @dataclass(frozen=True)
@@ -346,7 +356,7 @@ class HasTables:
     def _repr_html_(self) -> str:
         verdict, numbers, rows = self._answer()
         word, *sentences = (
-            html.escape(text) for text in (verdict.word.capitalize(), verdict.sentence, numbers)
+            html.escape(text) for text in (verdict.title, verdict.sentence, numbers)
         )
         return f"<p><b>{word}.</b> {' '.join(sentences)}</p>{Records(rows)._repr_html_()}"
 
@@ -404,7 +414,7 @@ class Diagnostics(HasTables):
                 "share": _percent(each.share),
                 "weighted share": _percent(each.weighted_share),
                 "largest differences": ", ".join(
-                    f"{one.feature} {one.difference:+.1f}" for one in each.features[:4]
+                    f"{one.feature} {one.difference:+.1f}" for one in leading(each)[:4]
                 ),
             }
             for each in self.clusters

@@ -63,10 +63,13 @@ class Evidence:
                         agreement of clusterings of random halves of the rows: with the model's
                         distance and weights, and with plain k-means
     bic, kmeans_bic, mixture_bic, same_as_dropped, kmeans_repeated, mixture_same,
-    mixture_same_as_dropped, mixture_halves, halves, least_stable, suspects_matter, identified,
-    not_identified, of_mixture, group_gain, heavy_share, heavy_columns, matching_gap
+    mixture_same_as_dropped, mixture_halves, halves, stabilities, same_in_sample,
+    same_in_population, n_compared, suspects_matter, identified, not_identified, of_mixture,
+    group_gain, heavy_share, heavy_columns, matching_gap
                         comparison with k-means without the suspects and with a mixture: see
                         ``LikelihoodCheck``
+    naming_gain         of a SelectionMixture: lowest BIC of the forms without suspects (no effects,
+                        common shares) minus that of the forms with them; None if either is missing
     gained, lost        columns whose between-cluster share of the variance increased and decreased
                         most compared with k-means
     constant_suspects   suspects were named, but all of them are constant
@@ -104,7 +107,10 @@ class Evidence:
     mixture_same_as_dropped: float | None = None
     mixture_halves: float | None = None
     halves: float | None = None
-    least_stable: int | None = None
+    stabilities: tuple[tuple[int, float], ...] = ()
+    same_in_sample: float | None = None
+    same_in_population: float | None = None
+    n_compared: int | None = None
     suspects_matter: bool = True
     identified: str | None = None
     not_identified: str = ""
@@ -113,6 +119,7 @@ class Evidence:
     heavy_share: float = 0.0
     heavy_columns: tuple[str, ...] = ()
     matching_gap: float | None = None
+    naming_gain: float | None = None
     gained: tuple[tuple[str, float], ...] = ()
     lost: tuple[tuple[str, float], ...] = ()
     constant_suspects: bool = False
@@ -129,6 +136,12 @@ class Verdict:
     sentence: str
     reasons: tuple[str, ...]
     dropping_would_do: bool = False
+
+    @property
+    def title(self) -> str:
+        """The word, as the beginning of a sentence."""
+        told = "Whether it helped cannot be told"
+        return told if self.word == "cannot be told" else self.word.capitalize()
 
 
 def decide(evidence: Evidence) -> Verdict:
@@ -201,8 +214,8 @@ def decide(evidence: Evidence) -> Verdict:
     if few and not e.of_mixture:  # the groups of a mixture do not depend on the weights
         return conclude(
             "harmed",
-            f"The effective sample size is too small: after weighting, {e.n_rows:,} rows are "
-            f"equivalent to {e.kish_size:,.0f}. Do not use this result.",
+            f"The effective sample size is too small: under the learned weights, {e.n_rows:,} rows "
+            f"are equivalent to {e.kish_size:,.0f}. Do not use this result.",
         )
     if e.constant_suspects:
         return conclude(
@@ -239,8 +252,9 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
     if not e.suspects_matter:
         return conclude(
             "no effect",
-            f"Naming {what} changed nothing: no effect on the columns was found, and no difference "
-            "in the shares of the groups."
+            f"Naming {what} changed nothing: BIC selected a model without effects on the columns "
+            "and with the same shares of the clusters for all values. A difference from k-means is "
+            f"due to the mixture, not to {what}."
             if e.of_mixture
             else f"Naming {what} changed nothing: there is no association with the other columns "
             "beyond chance.",
@@ -268,12 +282,9 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
     if shows_no_groups(e):
         assert e.group_gain is not None
         if e.group_gain < 0:
-            found = "The data do not show groups: a model with one group explains them better than"
+            found = "The data do not show clusters: one cluster explains them better than"
         else:
-            found = (
-                "The data hardly show groups: a model with one group explains them nearly as well "
-                "as"
-            )
+            found = "The data hardly show clusters: one cluster explains them nearly as well as"
         return conclude(
             "cannot be told",
             f"{found} a mixture of {e.n_clusters} (BIC is "
@@ -282,16 +293,17 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
     if has_other_matching(e):
         assert e.matching_gap is not None
         change = f"only {e.matching_gap:.0f} higher" if e.matching_gap >= 0.5 else "not higher"
+        parts = "clusters" if e.of_mixture else "groups"
         who = (
-            "It cannot be decided"
+            "The data do not decide"
             if e.of_mixture
             else f"The clusters differ from those of {plain} (agreement {e.same_as_dropped:.2f}), "
             "and a mixture model, with which both could be compared, does not decide"
         )
         return conclude(
             "cannot be told",
-            f"{who} which groups of the different values of {what} belong together: if two groups "
-            f"are exchanged at one value, BIC is {change}.",
+            f"{who} which {parts} at the different values of {what} belong together: if two "
+            f"{parts} are exchanged at one value, BIC is {change}.",
         )
     if e.of_mixture:
         return _decide_mixture(e, plain, conclude)
@@ -304,7 +316,7 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
             "cannot be told",
             f"The clusters differ from those of {plain} (agreement {e.same_as_dropped:.2f}), and "
             "the groups of a mixture model, with which both could be compared, are not "
-            f"reproducible: {_not_found(e.mixture_halves, e.identified)}.",
+            f"reproducible: {_not_found(e, e.mixture_halves)}.",
         )
     assert e.mixture_halves is not None
     numbers = (
@@ -344,30 +356,30 @@ def _decide_mixture(e: Evidence, plain: str, conclude: Callable[[str, str], Verd
     if e.identified == "no":
         return conclude(
             "cannot be told",
-            f"The values of {what} share too few groups to distinguish their effects from groups.",
+            f"The values of {what} share too few clusters to tell effects of {what} from "
+            "differences of the clusters.",
         )
     if not reproducible(e.halves, e.identified):
         return conclude(
             "cannot be told",
-            "Not all groups are reproducible: "
-            f"{_not_found(e.halves, e.identified, e.least_stable)}.",
+            f"Not all clusters are reproducible: {_not_found(e, e.halves)}.",
         )
     gain = e.kmeans_bic - e.bic
     if abs(gain) <= CLEAR:
         return conclude(
             "cannot be told",
-            f"The groups differ from those of {plain} (agreement {e.same_as_dropped:.2f}) and have "
-            f"nearly the same BIC (it differs by {abs(gain):.0f}).",
+            f"The clusters differ from those of {plain} (agreement {e.same_as_dropped:.2f}) and "
+            f"have nearly the same BIC (it differs by {abs(gain):.0f}).",
         )
     if gain < 0:
         return conclude(
             "harmed",
-            f"The groups have a higher BIC than those of {plain}, by {-gain:,.0f}. Do not use this "
-            "result.",
+            f"The clusters have a higher BIC than those of {plain}, by {-gain:,.0f}. Do not use "
+            "this result.",
         )
     return _unless_unidentified(
         e,
-        f"The groups have a lower BIC than those of {plain}, by {gain:,.0f}, and each of them is "
+        f"The clusters have a lower BIC than those of {plain}, by {gain:,.0f}, and each of them is "
         f"found again in random halves of the rows (Jaccard similarity at least {e.halves:.2f}).",
         conclude,
     )
@@ -413,11 +425,15 @@ def reproducible(halves: float | None, identified: str | None) -> bool:
     return halves is not None and halves >= REPRODUCIBLE[identified or "no"]
 
 
-def _not_found(halves: float | None, identified: str | None, group: int | None = None) -> str:
-    which = "one of them" if group is None else f"group {group}"
+def _not_found(e: Evidence, halves: float | None) -> str:
+    """How many groups of a mixture are found again, and the worst."""
+    asked = REPRODUCIBLE[e.identified or "no"]
+    again = sum(value >= asked for _, value in e.stabilities)
+    worst = min(e.stabilities, key=lambda one: one[1], default=(0, halves or 0.0))
+    named = f"cluster {worst[0]}" if e.of_mixture else "one"
     return (
-        f"{which} is not found again in random halves of the rows (Jaccard similarity "
-        f"{halves or 0.0:.2f}, below {REPRODUCIBLE[identified or 'no']:g})"
+        f"{again} of {len(e.stabilities)} are found again in random halves of the rows; the worst "
+        f"is {named}, with a Jaccard similarity of {worst[1]:.2f}, where {asked:g} is asked"
     )
 
 
@@ -437,53 +453,30 @@ def _decide_by_weights(e: Evidence, conclude: Callable[[str, str], Verdict]) -> 
             f"The correction had almost no effect: {_association_phrase(e)} only {fall} less than "
             "before.",
         )
-    under = "After the correction" if e.corrected else "Under the weights"
     return conclude(
         "helped",
-        f"{under} {_association_phrase(e)} {fall} less than before; {e.n_rows:,} rows have an "
-        f"effective sample size of {e.kish_size:,.0f}.",
+        f"After the correction {_association_phrase(e)} {fall} less than before; {e.n_rows:,} rows "
+        f"have an effective sample size of {e.kish_size:,.0f}.",
     )
 
 
 def _reasons(e: Evidence) -> list[str]:
-    first: list[str] = []
-    if e.bic is not None and e.kmeans_bic is not None and e.same_as_dropped is not None:
-        one = f"k-means without {describe_names(e.suspects)}"
-        where = (
-            " (the lower of two: in the sample, and in the population that the mixture estimates)"
-            if e.of_mixture
-            else " in the sample"
+    reasons = _reasons_of_likelihood(e)
+    before, after = f"{e.typical_before:.2f}", f"{e.typical_after:.2f}"
+    both = f"{before} standard deviations before the correction and {after} after"
+    if before == after:
+        both = f"{before} standard deviations before and after the correction"
+    reasons.append(
+        f"The mean difference {_between(e)} is {both}; {e.by_chance:.2f} is expected by chance, of "
+        "columns that are independent."
+    )
+    if e.kish_size > e.n_rows * (1 - 1e-9):
+        reasons.append("All rows have the same weight.")
+    else:
+        reasons.append(
+            f"The effective sample size (Kish) is {describe_size(e)}: the number of rows of equal "
+            "weight whose means would be as precise."
         )
-        first.append(
-            f"Agreement with {one} (adjusted Rand index){where}: "
-            f"{round(e.same_as_dropped, 2) + 0.0:.2f}; of two runs of k-means with each other: "
-            f"{e.kmeans_repeated:.2f}."
-        )
-        bics = f"{e.bic:,.0f}; of those of {one} {e.kmeans_bic:,.0f}"
-        if e.halves is not None:
-            first.append(
-                "Each group is matched to the most similar group of a fit to each of two random "
-                f"halves of the rows: the lowest Jaccard similarity is {e.halves:.2f}."
-            )
-        if e.mixture_bic is not None:
-            bics += (
-                f"; of the groups of a mixture model {e.mixture_bic:,.0f} (agreement with them, as "
-                f"in the population, {e.mixture_same:.2f} and {e.mixture_same_as_dropped:.2f})"
-            )
-        first.append(
-            "BIC of both partitions, scored in one reference model that is not the fitted one "
-            f"({describe_names(e.suspects)} shifts the columns, and the shares of the clusters "
-            f"depend on it): {bics}."
-        )
-        if e.not_identified:
-            first.append(e.not_identified)
-    reasons = [
-        *first,
-        f"The mean difference {_between(e)} is {e.typical_after:.2f} standard deviations after "
-        f"{'the correction' if e.corrected else 'weighting'} and {e.typical_before:.2f} before; "
-        f"{e.by_chance:.2f} is expected by chance.",
-        f"The effective sample size (Kish) is {describe_size(e)}.",
-    ]
     if e.same_as_kmeans is not None and not e.suspects:
         reasons.append(
             f"Agreement with k-means, in the sample: {e.same_as_kmeans:.2f} (1 = the same "
@@ -495,9 +488,9 @@ def _reasons(e: Evidence) -> list[str]:
         )
     if e.follows is not None and e.kmeans_follows is not None and e.dropped_follows is not None:
         reasons.append(
-            f"Strongest association of the clusters with a suspect (0 = none, 1 = complete): "
-            f"{e.follows:.2f}; for k-means {e.kmeans_follows:.2f}, for k-means without the "
-            f"suspects {e.dropped_follows:.2f}."
+            "Strongest association of the clusters with a suspect (Cramér's V, or eta of a number; "
+            f"0 = none, 1 = complete): {e.follows:.2f}; of k-means on all columns "
+            f"{e.kmeans_follows:.2f}, of k-means without the suspects {e.dropped_follows:.2f}."
         )
     if e.weighted_same is not None and not e.suspects:
         reasons.append(f"Agreement with k-means, under the learned weights: {e.weighted_same:.2f}.")
@@ -515,13 +508,13 @@ def _reasons(e: Evidence) -> list[str]:
         )
     if e.gained or e.lost:
         influence = [
-            f"{word} {', '.join(f'{name} ({change:+.2f})' for name, change in which)}"
-            for word, which in (("gained", e.gained), ("lost", e.lost))
+            f"{word} of {', '.join(f'{name} ({change:+.2f})' for name, change in which)}"
+            for word, which in (("more", e.gained), ("less", e.lost))
             if which
         ]
         reasons.append(
-            f"Influence on the clusters (between-cluster share of the variance): "
-            f"{'; '.join(influence)}."
+            "Compared with k-means on all columns, the clusters explain another share of the "
+            f"variance: {'; '.join(influence)}."
         )
     if e.same_as_regressed is not None and e.same_as_regressed > SAME_GROUPS:
         reasons.append("Regressing the suspects out, then k-means, finds the same clusters.")
@@ -539,10 +532,68 @@ def _reasons(e: Evidence) -> list[str]:
     return reasons
 
 
+def _reasons_of_likelihood(e: Evidence) -> list[str]:
+    """The comparison with k-means without the suspects, and with other forms of a mixture."""
+    if e.bic is None or e.kmeans_bic is None or e.same_as_dropped is None:
+        return []
+    what = describe_names(e.suspects)
+    plain, reasons = f"k-means without {what}", []
+    same = f"{round(e.same_as_dropped, 2) + 0.0:.2f} in the sample"
+    if e.same_in_sample is not None and e.same_in_population is not None:
+        same = (
+            f"{round(e.same_in_sample, 2) + 0.0:.2f} in the sample, "
+            f"{round(e.same_in_population, 2) + 0.0:.2f} in the population that the mixture "
+            "estimates"
+        )
+    drawn = f" Of {e.n_compared:,} rows, drawn at random." if few_compared(e) else ""
+    reasons.append(
+        f"Agreement with {plain} (adjusted Rand index, 1 = the same clusters): {same}. Two runs of "
+        f"k-means, which differ by their initialization only, agree by {e.kmeans_repeated:.2f}."
+        f"{drawn}"
+    )
+    if e.halves is not None:
+        reasons.append(
+            "Each cluster is compared with the most similar one of a fit to each of two random "
+            f"halves of the rows. The lowest Jaccard similarity (1 = the same rows) is "
+            f"{e.halves:.2f}; from 0.85 a cluster is called highly stable (Hennig 2007)."
+        )
+    bics = f"unskew {e.bic:,.0f}, {plain} {e.kmeans_bic:,.0f}"
+    if e.mixture_bic is not None:
+        assert e.mixture_same is not None
+        bics += (
+            f", groups of a mixture model {e.mixture_bic:,.0f} (in the population that it "
+            f"estimates, they agree by {e.mixture_same:.2f} with unskew and by "
+            f"{e.mixture_same_as_dropped:.2f} with k-means)"
+        )
+    reasons.append(
+        f"{'Both' if e.mixture_bic is None else 'All'} clusterings were scored by the same further "
+        f"model. BIC (lower is better; not comparable with that of the fit): {bics}.{drawn}"
+    )
+    if e.naming_gain is not None:
+        higher = "without" if e.naming_gain > 0 else "with"
+        reasons.append(
+            f"How much naming {what} adds: of the models that were tried, the best one {higher} it "
+            f"has a BIC that is higher by {abs(e.naming_gain):,.0f}."
+        )
+    if e.of_mixture and e.halves is None:
+        reasons.append(
+            "Whether the clusters are found again in halves of the rows was not checked: it could "
+            "not change this verdict."
+        )
+    if e.not_identified:
+        reasons.append(e.not_identified)
+    return reasons
+
+
+def few_compared(e: Evidence) -> bool:
+    """Whether only some rows were compared."""
+    return e.n_compared is not None and e.n_compared < e.n_rows
+
+
 def _between(e: Evidence) -> str:
     if not e.suspects:
         return "between columns"
-    return f"between {describe_names(e.suspects)} and the other columns"
+    return f"of the other columns between the values of {describe_names(e.suspects)}"
 
 
 def _association_phrase(e: Evidence) -> str:

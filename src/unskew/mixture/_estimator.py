@@ -391,6 +391,9 @@ class SelectionMixture(
                     fit = polish(problem, work, settings, watch, save)
                     alone = one_group(problem, settings)
                 self._store(problem, fit, work.candidates, alone)
+                if len(work.candidates) > 1:
+                    chosen = f"{fit.model.K} clusters, {fit.model.choice.in_words}"
+                    emit("message", status=f"selected by BIC: {chosen}")
                 if checkpoint is not None:
                     checkpoint.remove()
         return self

@@ -270,11 +270,12 @@ def screen(problem: Problem, K: int, settings: Settings) -> list[Screened]:
         # Common shares have fewer parameters and no higher likelihood: what they can gain is known.
         gain = (K - 1) * ((rows.design.logit or rows.n_levels) - 1) * np.log(max(problem.n, 1.0))
         near = [one for one in found if one.score <= found[0].score + gain]
-        done, total = len(found), len(found) + len(near)
-        for one in near:
+        phase = f"candidate with {name} shares"
+        emit(phase, 0, len(near))
+        for done, one in enumerate(near, 1):
             found.append(_with_selection(problem, one, name, settings))
-            done, score = done + 1, found[-1].score + problem.units
-            emit("candidate", done, total, status=found[-1].choice.in_words, bic=score)
+            score = found[-1].score + problem.units
+            emit(phase, done, len(near), status=found[-1].choice.in_words, bic=score)
     return sorted(found, key=lambda one: one.rank)
 
 

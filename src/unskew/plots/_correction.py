@@ -11,12 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 
+from .._arrays import oriented
 from ._style import (
+    AREAS,
     BLUE,
     FONT,
     GRID,
     INK,
     MUTED,
+    PALETTE,
     PAPER,
     RED,
     WIDTH,
@@ -89,7 +92,8 @@ def before_after(
         for code in np.unique(codes):
             own = codes == code
             name = p.values[code] if of_suspect else str(code)
-            ax.scatter(points[own, 0], points[own, 1], s=s[own], color=colour(code),
+            area = s[own] * AREAS.get(marker(code), 1.0)
+            ax.scatter(points[own, 0], points[own, 1], s=area, color=colour(code),
                        marker=marker(code), alpha=0.6, linewidth=0,
                        label=shorten(name, 14))  # fmt: skip
         ax.set_title(title, loc="left")
@@ -98,8 +102,8 @@ def before_after(
         ax.set_xlabel(f"component 1, {p.variance[0]:.0%}")
         if number % (len(panels) // n_rows) == 0:
             ax.set_ylabel(f"component 2, {p.variance[1]:.0%}")
-        if len(np.unique(codes)) <= 8:
-            columns = 2 if of_suspect and max(map(len, map(str, p.values))) > 4 else 4
+        if len(np.unique(codes)) <= len(PALETTE):
+            columns = 2 if of_suspect and max(map(len, map(str, p.values))) > 4 else 6
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=columns,
                       markerscale=1.2, handletextpad=0.1, columnspacing=0.8)  # fmt: skip
     return tuple(axes)
@@ -243,7 +247,7 @@ def correction(
     )
     middle, scale = np.nanmean(before, axis=0), np.nanstd(before, axis=0)
     before, after = ((np.nan_to_num((each - middle) / scale)) for each in (before, after))
-    _, _, directions = np.linalg.svd(before - before.mean(0), full_matrices=False)
+    directions = oriented(np.linalg.svd(before - before.mean(0), full_matrices=False)[2][:2])
     chosen = np.random.default_rng(0).permutation(len(before))[:most]
     groups = model.predict(rows, shares="population")
     level = model._combinations.suspects[0].shown_of(codes[:, 0])
@@ -261,7 +265,7 @@ def correction(
         [(w, p) for w, p in (("before", before), ("after", after)) for _ in by],
         [*by, *by],
     ):
-        xy, own = points[chosen] @ directions[:2].T, codes[chosen]
+        xy, own = points[chosen] @ directions.T, codes[chosen]
         for code in np.unique(own):
             x, y = xy[own == code].T
             ax.scatter(x, y, s=8, color=colour(code), marker=marker(code), alpha=0.6, linewidth=0)
@@ -300,7 +304,7 @@ def overlap(found: Any, ax: Axes | None = None, *, suspect: int = 0) -> Axes:
     ax.hlines(np.arange(L + 1), 0, K, color=GRID, linewidth=0.6)
     ax.set_xlim(0, K)
     ax.set_ylim(0, L)
-    for at, k in np.argwhere(rows > 0):
+    for at, k in np.ndindex(L, K):
         colour = PAPER if share[at, k] > 0.55 else INK
         text = f"{int(rows[at, k]):,}"
         ax.text(k + 0.5, at + 0.5, text, ha="center", va="center", fontsize=FONT - 1.5,

@@ -13,6 +13,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
+from ..diagnostics._results import leading
 from ._style import (
     BLACK,
     BLUE,
@@ -42,11 +43,11 @@ from ._style import (
 def love_plot(
     found: Any, ax: Axes | None = None, *, most: int = 30, threshold: float = THRESHOLD
 ) -> Axes:
-    """Largest |standardised difference| of each feature before and after weighting.
+    """Largest |standardised difference| of each column before and after the correction.
 
     ``found`` is a Diagnostics or a sequence of FeatureBalance. Suspects (nuisance (batch) columns
     through which the bias came in: site, scanner, channel) are omitted, because they are part of
-    every pair. Features below ``threshold`` are considered balanced.
+    every pair. Columns below ``threshold`` are considered balanced.
 
     Examples
     --------
@@ -63,8 +64,10 @@ def love_plot(
     before, after = [row.before for row in shown], [row.after for row in shown]
     better = [b >= a for b, a in zip(before, after)]
     ax.hlines(y, before, after, color=[SKY if b else RED for b in better], linewidth=1.6)
-    ax.plot(before, y, "o", color=MUTED, markerfacecolor="none", markersize=5.5, label="before")
-    ax.plot(after, y, "o", color=BLUE, markersize=5.5, label="after")
+    if before != after:
+        # Larger, so that it is seen where both are the same.
+        ax.plot(before, y, "o", color=MUTED, markerfacecolor="none", markersize=8, label="before")
+    ax.plot(after, y, "o", color=BLUE, markersize=5, label="after")
     ax.axvline(threshold, color=RED, linewidth=1, linestyle=(0, (4, 3)))
     quiet(ax)
     ax.set_yticks(y, [shorten(row.feature) for row in shown], color=INK)
@@ -73,8 +76,9 @@ def love_plot(
     ax.set_xlabel(f"largest |standardised difference|; dashed: {threshold:g}")
     left = len(rows) - len(shown)
     note(ax, f"{left} omitted" if left else "")
-    how = {"columnspacing": 1.0, "handletextpad": 0.1, "borderaxespad": 0.2}
-    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, **how)
+    if before != after:
+        how = {"columnspacing": 1.0, "handletextpad": 0.1, "borderaxespad": 0.2}
+        ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, **how)
     return ax
 
 
@@ -92,7 +96,7 @@ def _diverging() -> LinearSegmentedColormap:
 
 @styled
 def correlation_map(found: Any, ax: Axes | None = None, *, which: str = "after") -> Axes:
-    """Correlations of at most 60 encoded columns ``which`` = "before" or "after" weighting.
+    """Correlations of at most 60 encoded columns ``which`` = "before" or "after" the correction.
 
     Columns are ordered by the cluster in which they differ most from the other rows. Lines
     separate the clusters; suspects (nuisance (batch) columns through which the bias came in: site,
@@ -122,8 +126,9 @@ def correlation_map(found: Any, ax: Axes | None = None, *, which: str = "after")
         spine.set_visible(True)
     ax.tick_params(length=0)
     if d <= 20:
-        ax.set_yticks(range(d), [shorten(name, 18) for name in correlation.names], color=INK)
-        ax.set_xticks([])
+        names = [shorten(name) for name in correlation.names]
+        ax.set_yticks(range(d), names, color=INK)
+        ax.set_xticks(range(d), names, color=INK, rotation=90)
     else:
         middle = np.diff([0, *edges, d]) / 2 + np.array([0, *edges]) - 0.5
         groups = [correlation.groups[i] for i in [0, *edges]]
@@ -134,6 +139,7 @@ def correlation_map(found: Any, ax: Axes | None = None, *, which: str = "after")
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.6, aspect=24, pad=0.02)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0)
+    bar.set_label("correlation", color=MUTED)
     left = correlation.n_columns - d
     note(ax, f"{d} of {correlation.n_columns} encoded columns" if left else "")
     return ax
@@ -156,7 +162,7 @@ def correlation_maps(found: Any, axes: Sequence[Axes] | None = None) -> tuple[Ax
         raise ValueError(f"axes has {len(axes)} entries but should have 2")
     for which, ax in zip(("before", "after"), axes):
         correlation_map(found, ax, which=which)
-        ax.set_xlabel(f"{which} weighting", color=INK)
+        ax.set_xlabel(f"{which} the correction", color=INK)
     return axes[0], axes[1]
 
 
@@ -252,21 +258,22 @@ def cluster_profile(found: Any, cluster: int, ax: Axes | None = None, *, most: i
     if profile is None:
         known = [p.cluster for p in profiles]
         raise ValueError(f"cluster={cluster!r} should be one of {known}")
-    shown = profile.features[:most]
+    shown = leading(profile)[:most]
     ax = new_axes(ax, 0.62 + 0.25 * max(len(shown), 2), width=WIDTH * 0.58)
     y = np.arange(len(shown))[::-1]
     values = [f.difference for f in shown]
     plain = [f.plain_difference for f in shown]
     ax.barh(y, values, 0.6, color=cluster_colour(cluster), alpha=0.85, linewidth=0)
-    ax.plot(plain, y, "|", color=INK, markersize=9, markeredgewidth=1.4)
+    if plain != values:
+        ax.plot(plain, y, "|", color=INK, markersize=9, markeredgewidth=1.4)
     ax.axvline(0, color=MUTED, linewidth=0.8)
     quiet(ax)
-    ax.set_yticks(y, [shorten(f.feature, 20) for f in shown], color=INK, fontsize=FONT)
+    ax.set_yticks(y, [shorten(f.feature) for f in shown], color=INK, fontsize=FONT)
     ax.set_ylim(-0.6, max(len(shown), 2) - 0.4)
     low, high = min([0.0, *values, *plain]), max([0.0, *values, *plain])
     padding = 0.06 * max(high - low, 0.5)
     ax.set_xlim(low - (padding if low < 0 else 0.0), high + padding)
-    ax.xaxis.set_major_locator(MaxNLocator(5))
+    ax.xaxis.set_major_locator(MaxNLocator(3))
     return ax
 
 
@@ -337,25 +344,35 @@ def sample_flow(found: Any, ax: Axes | None = None) -> Axes:
             ax.add_patch(PathPatch(band, facecolor=cluster_colour(j), alpha=alpha, linewidth=0))
             at_left[i] -= height
             at_right[j] -= height
+    sizes = counts.sum(1), counts.sum(0)
+    middles = [_apart(tops - size * scale / 2) for tops, size in zip((left, right), sizes)]
     for k in range(K):
-        for x, top, size, side in (
-            (-0.03, left[k], counts[k].sum(), "right"),
-            (1.0, right[k], counts[:, k].sum(), "left"),
+        for x, top, size, middle, side in (
+            (-0.03, left[k], sizes[0][k], middles[0][k], "right"),
+            (1.0, right[k], sizes[1][k], middles[1][k], "left"),
         ):
             height = size * scale
             ax.add_patch(Rectangle((x, top - height), 0.03, height, color=cluster_colour(k), lw=0))
             out = 1 if side == "left" else -1
-            edge, middle = (1.03 if side == "left" else -0.03), top - height / 2
+            edge = 1.03 if side == "left" else -0.03
             ax.text(edge + 0.015 * out, middle, str(k), ha=side, va="center", color=INK,
                     fontsize=FONT, fontweight="bold")  # fmt: skip
-            ax.text(edge + 0.06 * out, middle, f"{size:,.0f}", ha=side, va="center",
+            ax.text(edge + 0.09 * out, middle, f"{size:,.0f}", ha=side, va="center",
                     color=MUTED, fontsize=FONT - 1)  # fmt: skip
     ax.text(-0.03, 1.03, flow.baseline, ha="left", va="bottom", color=MUTED, fontsize=FONT - 1)
     ax.text(1.03, 1.03, "unskew", ha="right", va="bottom", color=MUTED, fontsize=FONT - 1)
-    ax.set_xlim(-0.22, 1.22)
+    ax.set_xlim(-0.24, 1.24)
     ax.set_ylim(-0.02, 1.1)
     ax.set_axis_off()
     return ax
+
+
+def _apart(middles: np.ndarray, least: float = 0.032) -> np.ndarray:
+    """Descending positions of labels, moved apart such that none covers the next."""
+    moved = middles.copy()
+    for k in range(1, moved.size):
+        moved[k] = min(moved[k], moved[k - 1] - least)
+    return moved
 
 
 def _band(left: float, right: float, height: float) -> Path:
@@ -396,6 +413,8 @@ def objective_terms(found: Any, ax: Axes | None = None) -> Axes:
     ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     ax.ticklabel_format(axis="y", useOffset=False)
     note(ax, f"{convergence.status} after {convergence.iterations} iterations")
-    if lines:
+    if len(lines) > 1:
         ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    elif lines:
+        ax.set_ylabel(lines[0][0])
     return ax

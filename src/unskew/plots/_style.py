@@ -14,12 +14,19 @@ INK, MUTED, GRID, PAPER = "#24292f", "#6e7681", "#d8dee4", "#fefefe"
 BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"
 # Black is slightly lighter, and yellow darker, than those of Okabe and Ito.
 SKY, PURPLE, BLACK, YELLOW = "#56b4e9", "#cc79a7", "#4d4d4d", "#e3d12b"
-PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY, BLACK, YELLOW)
-MARKERS = "osD^vPX"
+VIOLET, SAND, WINE, FOREST = "#5b3fd6", "#cdc58f", "#661166", "#0f5a36"
+PALETTE = (
+    *(BLUE, ORANGE, GREEN, PURPLE, RED, SKY, BLACK, YELLOW),
+    *(VIOLET, SAND, WINE, FOREST),
+)
+# The marker changes before the colours repeat, because the last colours are less distinct.
+MARKERS, SAME_MARKER = "osD^vPX", 8
 # Of values of suspects: no colour of a cluster, and no marker of the first clusters.
 INDIGO, OLIVE, MAROON, MINT, PLUM = "#332288", "#999933", "#8a3b12", "#5cc4ae", "#aa3377"
 SUSPECT_PALETTE = (INDIGO, MINT, MAROON, OLIVE, PLUM)
 SUSPECT_MARKERS = "^sDvPX*"
+# Areas of markers relative to that of a circle that looks as large.
+AREAS = {"s": 0.8, "D": 0.65, "*": 1.4}
 THRESHOLD = 0.1
 WIDTH = 4.9  # inches
 FONT = 9.5
@@ -54,8 +61,8 @@ def cluster_colour(k: int) -> str:
 
 
 def cluster_marker(k: int) -> str:
-    """Marker that changes when the colours repeat, so that up to 56 clusters differ."""
-    return MARKERS[(k // len(PALETTE)) % len(MARKERS)]
+    """Marker of a cluster: colour and marker together differ for up to 56 clusters."""
+    return MARKERS[(k // SAME_MARKER) % len(MARKERS)]
 
 
 def suspect_colour(code: int) -> str:
@@ -67,7 +74,7 @@ def suspect_marker(code: int) -> str:
     return SUSPECT_MARKERS[code % len(SUSPECT_MARKERS)]
 
 
-def shorten(name: str, most: int = 26) -> str:
+def shorten(name: str, most: int = 24) -> str:
     """Abbreviate a long name in the middle: names often differ at either end."""
     if len(name) <= most:
         return name

@@ -18,7 +18,6 @@ from ._page import (
     texts,
 )
 
-WORDS = {"yes": "Yes", "no": "No", "cannot tell": "Cannot tell"}
 TONES = {"yes": "good", "no": "neutral", "cannot tell": "neutral"}
 ROLES = {"effect": "effect", "selection": "selection only", "neither": "neither"}
 # Columns whose overlap with groups is shown.
@@ -30,7 +29,7 @@ def page_of_audit(a: Audit) -> Page:
     return Page(
         kind="Audit",
         subject=f"{plural(a.n_rows, 'row')}, {plural(a.n_columns, 'column')}",
-        word=WORDS[a.worth.word],
+        word=a.worth.title,
         tone=TONES[a.worth.word],
         sentence=a.worth.sentence,
         reasons=a.worth.reasons,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..diagnostics import Comparison
-from ._fit_page import TONES, WORDS, association_rows
+from ._fit_page import TONES, association_rows
 from ._page import (
     Column,
     Page,
@@ -24,7 +24,7 @@ def page_of_comparison(c: Comparison) -> Page:
         kind="Comparison of methods",
         subject=f"{plural(c.n_rows, 'row')}, {plural(c.n_columns, 'column')}, "
         f"{plural(c.n_clusters, 'cluster')}, {plural(len(c.rows), 'method')}",
-        word=WORDS[c.summary.word],
+        word=c.summary.title,
         tone=TONES[c.summary.word],
         sentence=c.summary.sentence,
         reasons=c.summary.reasons,

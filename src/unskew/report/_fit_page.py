@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._mixture.em import EFFECTS
 from ..diagnostics import Diagnostics, FeatureBalance, FeatureProfile
 from ..diagnostics._diagnose import DROPPED
-from ..diagnostics._verdict import BALANCED, describe_names, describe_size
+from ..diagnostics._verdict import BALANCED, DECISIVE, describe_names, describe_size
 from ._page import (
     Column,
     Day,
@@ -34,13 +35,8 @@ MAX_OVERLAPS = 3
 # A love plot with more features than this spans two rows of the grid.
 TALL = 12
 WHEN = ("before", "after")
+UNWEIGHTED = ("Unweighted difference", "Unweighted inside", "Unweighted outside")
 TONES = {"helped": "good", "no effect": "neutral", "harmed": "bad", "cannot be told": "neutral"}
-WORDS = {
-    "helped": "Helped",
-    "no effect": "No effect",
-    "harmed": "Harmed",
-    "cannot be told": "Cannot be told",
-}
 
 
 def page_of_fit(d: Diagnostics) -> Page:
@@ -49,7 +45,7 @@ def page_of_fit(d: Diagnostics) -> Page:
         kind="Clustering report" if d.clusters else "Weighting report",
         subject=f"{rows}, {plural(d.settings.n_columns, 'column')}"
         + (f", {plural(len(d.clusters), 'cluster')}" if d.clusters else ""),
-        word=WORDS[d.verdict.word],
+        word=d.verdict.title,
         tone=TONES[d.verdict.word],
         sentence=d.verdict.sentence,
         reasons=d.verdict.reasons,
@@ -59,7 +55,7 @@ def page_of_fit(d: Diagnostics) -> Page:
             s
             for s in (
                 _clusters_section(d),
-                _weights_section(d),
+                _correction_section(d),
                 _baselines_section(d),
                 _numbers_section(d),
             )
@@ -73,24 +69,42 @@ def page_of_fit(d: Diagnostics) -> Page:
 
 
 def _done(d: Diagnostics) -> str:
-    """What the model did, in one sentence, its form and the suspects."""
+    """What the model did, its form and the suspects."""
     form = f"The model: {d.form}." if d.form else ""
     suspects = f"Suspects: {suspects_in_words(d.evidence.suspects)}."
     return " ".join(part for part in (_what_was_fitted(d), form, suspects) if part)
+
+
+def is_uniform(d: Diagnostics) -> bool:
+    """Whether all learned weights are 1."""
+    return d.weights.maximum - d.weights.minimum < 1e-9
+
+
+def _is_unchanged(d: Diagnostics) -> bool:
+    """Whether nothing is corrected: neither weights nor columns."""
+    return is_uniform(d) and not d.evidence.corrected
 
 
 def _what_was_fitted(d: Diagnostics) -> str:
     suspects, model, K = d.evidence.suspects, d.settings.model, len(d.clusters)
     what = describe_names(suspects) if suspects else ""
     if model == "SelectionMixture" and suspects:
-        common = d.weights.maximum - d.weights.minimum < 1e-9
-        shares = "are the same for all values" if common else "differ between the values"
-        return (
-            f"SelectionMixture fitted {plural(K, 'group')}, whose shares {shares} of {what}. "
-            f"{_what_was_removed(d, what)}"
-        )
+        fitted = f"SelectionMixture fitted {plural(K, 'cluster')}"
+        if is_uniform(d):
+            strongest = max((one.value for one in d.associations), default=0.0)
+            shares = (
+                f"The model assumes that their shares are the same for all values of {what}; those "
+                "of the assigned rows are not exactly (association "
+                f"{strongest:.2f}; 0 = the same, 1 = each value in clusters of its own)."
+            )
+        else:
+            shares = (
+                f"Their shares differ between the values of {what}; the learned weights of the "
+                "rows make them the same."
+            )
+        return f"{fitted}. {shares} {_what_was_removed(d, what)}"
     if model == "SelectionMixture":
-        return f"SelectionMixture fitted {plural(K, 'group')} without suspects."
+        return f"SelectionMixture fitted {plural(K, 'cluster')} without suspects."
     found = f", together with {plural(K, 'cluster')}" if K else ""
     predict = f"{what} and the other columns" if suspects else "the columns"
     shifts = f"; the shifts of the other columns by {what} were removed" if d.effects else ""
@@ -103,17 +117,16 @@ def _what_was_fitted(d: Diagnostics) -> str:
 def _what_was_removed(d: Diagnostics, what: str) -> str:
     """What a mixture removed from which columns, and the difference that remains."""
     units = {one.unit for one in d.effects}
-    shifts = "shifts and changes of scale" if "shift-scale" in d.form else "shifts"
+    shifts = "shifts and changes of scale" if EFFECTS["shift-scale"] in d.form else "shifts"
     if not units:
-        return (
-            f"The selected model has no effects of {what} on the other columns; none was removed."
-        )
+        return "No column was changed."
     if "sd" not in units:
         return (
             f"The model has effects of {what} on the probabilities of categories; the columns "
             "themselves are unchanged."
         )
-    removed = f"The {shifts} of the numeric columns by {what} were removed"
+    where = ", which are estimated in each cluster," if EFFECTS["per-group"] in d.form else ""
+    removed = f"The {shifts} of the numeric columns by {what}{where} were removed"
     if "log-odds" not in units:
         return f"{removed}."
     removed += (
@@ -145,13 +158,17 @@ def _baseline_of_flow(d: Diagnostics) -> str:
 
 def _fit_tiles(d: Diagnostics) -> tuple[Tile, ...]:
     e = d.evidence
-    named = "of the other columns between values of the suspects"
+    named = "of the other columns between the values of the suspects"
     of_what = named if e.suspects else "between columns"
+    value = f"{e.typical_before:.2f} → {e.typical_after:.2f}"
+    done = "before → after the correction"
+    if _is_unchanged(d):
+        value, done = f"{e.typical_before:.2f}", "nothing was corrected"
     tiles = [
         Tile(
             "Mean difference",
-            f"{e.typical_before:.2f} → {e.typical_after:.2f}",
-            f"{of_what}; by chance {e.by_chance:.2f}",
+            value,
+            f"standard deviations, {of_what}; {done}; {e.by_chance:.2f} by chance",
         ),
         Tile(
             "Effective sample size",
@@ -160,57 +177,82 @@ def _fit_tiles(d: Diagnostics) -> tuple[Tile, ...]:
     ]
     if d.flow is not None:
         moved = form(d.flow.moved, "percent")
-        where = f"in another cluster than with {_baseline_of_flow(d)}"
-        tiles.append(Tile("Rows that moved", moved, where))
+        tiles.append(Tile("Rows in another cluster", moved, f"than with {_baseline_of_flow(d)}"))
     if not d.clusters:
         tiles.append(Tile("Largest weight", f"{d.weights.maximum:.1f}", "the mean is 1"))
     return tuple(tiles)
 
 
-def _weights_section(d: Diagnostics) -> Section:
-    rows = d.features
+def _correction_section(d: Diagnostics) -> Section:
+    rows, c, w = d.features, d.convergence, d.weights
+    unchanged, tall = _is_unchanged(d), len(rows) > TALL
     before, after = (sum(getattr(f, when) > BALANCED for f in rows) for when in WHEN)
-    who = "the suspects" if d.evidence.suspects else "the other columns"
-    w, c = d.weights, d.convergence
-    love = (
-        f"The largest difference of each feature; the mean difference is in the table Features. "
-        f"{before} of {len(rows)} features above 0.1 before, {after} after."
-    )
-    tall = len(rows) > TALL
-    maps = [_map(d, which) for which in WHEN]
+    of = f"of {plural(len(rows), 'column')} above {BALANCED:g}"
+    love = f"The largest difference of each column; {before} {of} before, {after} after."
+    if unchanged:
+        love = f"The largest difference of each column; {before} {of}."
+    maps = [_map(d, which) for which in WHEN[: 1 if unchanged else 2]]
     fit = Picture(
         "terms",
         "Convergence",
-        f"Status: {c.status}.",
-        f"Line plot of the objective and its terms over {plural(c.iterations, 'iteration')}.",
+        f"{_objective_in_words(d)} Status: {c.status} after {plural(c.iterations, 'iteration')}.",
+        f"Line plot over {plural(c.iterations, 'iteration')}.",
         drawn("objective_terms", d),
+    )
+    weights = Picture(
+        "distribution",
+        "The learned weights",
+        _weights_in_words(d),
+        f"Histogram of the weights, from {w.minimum:.3g} to {w.maximum:.3g}, mean 1.",
+        drawn("weight_distribution", d),
     )
     largest = f" Largest: {rows[0].feature}, {rows[0].before:.2f} before." if rows else ""
     return Section(
         "weights",
-        "Effect of the correction" if d.evidence.corrected else "Effect of the weights",
-        f"Standardised mean differences of each column under {who} (below 0.1: balanced), and the "
-        "weights.",
+        "Differences of the columns" if unchanged else "Effect of the correction",
+        _correction_in_words(d),
         (
             Picture(
                 "love",
-                "Differences by feature",
+                "Differences by column",
                 love,
                 f"Dot plot. {love}{largest}",
                 drawn("love_plot", d),
                 tall=tall,
             ),
-            Picture(
-                "distribution",
-                "The learned weights",
-                _weights_in_words(d),
-                f"Histogram of the weights, from {w.minimum:.3g} to {w.maximum:.3g}, mean 1.",
-                drawn("weight_distribution", d),
-            ),
+            *(() if is_uniform(d) else (weights,)),
             *((fit, *maps) if tall else (*maps, fit)),
             *((_effects_picture(d),) if d.effects else ()),
         ),
     )
+
+
+def _correction_in_words(d: Diagnostics) -> str:
+    """What a difference is, what was corrected, and what a correction cannot do."""
+    between = "between the values of the suspects"
+    if not d.evidence.suspects:
+        between = "between the values or ranges of the other columns"
+    lead = f"Standardised mean differences of each column {between} (below 0.1: balanced)."
+    if _is_unchanged(d):
+        return f"{lead} All learned weights are 1 and no column was changed: nothing was corrected."
+    if is_uniform(d):
+        lead += " All learned weights are 1: the correction changed columns only."
+    if any(0 in row for each in d.overlap for row in each.rows):
+        lead += (
+            " Differences remain where a value of a suspect has no rows of a cluster: there are "
+            "none to weight up."
+        )
+    return lead
+
+
+def _objective_in_words(d: Diagnostics) -> str:
+    names = [name for name, _ in d.convergence.history]
+    if names == ["bound"]:
+        return (
+            "The bound is the log-likelihood plus the prior of the effects; the algorithm "
+            "increases it in each iteration."
+        )
+    return "The objective, which the algorithm decreases, and its terms."
 
 
 def _weights_in_words(d: Diagnostics) -> str:
@@ -221,8 +263,8 @@ def _weights_in_words(d: Diagnostics) -> str:
     return (
         f"Learned weights, mean 1: from {number(w.minimum)} to {number(w.maximum)}, 99 % of the "
         f"rows have at most {number(most)}, {plural(w.unused, 'row')} less than 0.01. {both} 1 % "
-        f"of the rows with the largest have {form(w.top_share, 'percent')} of the total; design "
-        f"effect {w.design_effect:.2f}."
+        f"of the rows with the largest have {form(w.top_share, 'percent')} of the total. They "
+        f"multiply the variance of a mean by {w.design_effect:.2f} (design effect)."
     )
 
 
@@ -239,26 +281,38 @@ def _effects_picture(d: Diagnostics) -> Picture:
 
 
 def _removed(d: Diagnostics) -> str:
+    """Which effects are removed, and what an effect of each cluster is shown as."""
+    removed = "They are removed from the columns."
     if any(one.unit == "log-odds" for one in d.effects):
-        return "Effects in standard deviations are removed from the columns, log-odds are not."
-    return "Removed from the columns."
+        removed = "Effects in standard deviations are removed from the columns, log-odds are not."
+    if EFFECTS["per-group"] in d.form:
+        removed += (
+            " They are estimated in each cluster, and the mean over the clusters is shown, so that "
+            "it does not add up to the change of a mean difference."
+        )
+    return removed
 
 
 def _map(d: Diagnostics, which: str) -> Picture:
     c = d.correlation
     amount = c.amount_before if which == "before" else c.amount_after
-    how = "the correction" if d.evidence.corrected else "weighting"
-    total = "" if amount is None else f" Amount over all columns: {number(amount)}."
+    title = "Correlations" if _is_unchanged(d) else f"Correlations {which} the correction"
+    total = (
+        ""
+        if amount is None
+        else f" Frobenius norm of the covariances of all columns: {number(amount)}."
+    )
     order = (
-        "ordered by the cluster in which they differ most"
+        " Columns that differ most in the same cluster stand together, between lines; the suspects "
+        "are last."
         if d.clusters
-        else "ordered by size of difference"
+        else " Columns are ordered by size of difference."
     )
     return Picture(
         f"map-{which}",
-        f"Correlations {which} {how}",
-        f"Columns {order}. Blue: positive, orange: negative.{total}",
-        f"Heat map of the correlations of {len(c.names)} encoded columns {which} {how}.",
+        title,
+        f"Blue: positive, orange: negative; the diagonal is left blank.{order}{total}",
+        f"Heat map of the correlations of {len(c.names)} encoded columns.",
         drawn("correlation_map", d, which=which),
     )
 
@@ -270,13 +324,17 @@ def _front(d: Diagnostics) -> Picture | None:
         return None
     n = len(p.positions) if not p.value else min(len(p.positions), MAX_DRAWN)
     rows = f"{n:,} of {p.n_rows:,} rows, drawn at random" if n < p.n_rows else plural(n, "row")
-    components = "on the first two principal components, with their shares of the variance"
+    axes = "principal components of the columns, with their shares of the variance"
+    if p.before_x:
+        axes += "; those after the correction, in all panels"
+    w = d.weights
+    size = f"the area of a point grows with its learned weight ({w.minimum:.2g} to {w.maximum:.2g})"
     if not p.value:
         return Picture(
             "plane",
             "The clusters",
-            f"{rows}, {components}. Numbers are the clusters; the size of a point is its learned "
-            "weight.",
+            f"{rows}; numbers are the clusters{'' if is_uniform(d) else f'; {size}'}. Axes: "
+            f"{axes}.",
             f"Scatter plot of {rows}, coloured by cluster.",
             drawn("clusters_2d", d),
             "full",
@@ -286,14 +344,14 @@ def _front(d: Diagnostics) -> Picture | None:
         parts.insert(0, f"by cluster of {_baseline_of_flow(d)}")
     parts.append("by cluster of this fit")
     if p.before_x:
-        parts.append(f"by {p.suspect} without the effects of the suspects")
+        parts.append(f"by {p.suspect} after the correction")
     shown = f"{', '.join(parts[:-1])} and {parts[-1]}"
     last = "after the correction" if p.before_x else "in the last panel"
+    sized = "" if is_uniform(d) else f" {last[0].upper()}{last[1:]}, {size}."
     return Picture(
         "before-after",
         "Before and after" if p.before_x else "By suspect and by cluster",
-        f"Each panel has the same {rows}, {components}. Coloured {shown}; {last}, the size of a "
-        "point is its learned weight.",
+        f"Each panel has the same {rows}. Coloured {shown}.{sized} Axes: {axes}.",
         f"Scatter plots of {rows}, coloured {shown}.",
         drawn("before_after", d, most=MAX_DRAWN),
         "full",
@@ -311,8 +369,8 @@ def _clusters_section(d: Diagnostics) -> Section | None:
             Picture(
                 "flow",
                 "From k-means to unskew",
-                f"{where}; agreement in the sample (ARI) "
-                f"{d.flow.agreement:.2f}. Saturated bands are rows that moved.",
+                f"{where}: those of the strong bands. The clusters of both are matched such that "
+                "they share as many rows as possible.",
                 f"Flow diagram: {where}.",
                 drawn("sample_flow", d),
             )
@@ -320,15 +378,16 @@ def _clusters_section(d: Diagnostics) -> Section | None:
     pictures += [overlap_picture(d.overlap, at) for at in range(len(d.overlap[:MAX_OVERLAPS]))]
     largest = sorted(d.clusters, key=lambda c: -c.size)[:MAX_CARDS]
     basis = "design weights" if d.settings.design_weights else "sample"
-    every = "design times learned" if d.settings.design_weights else "the learned"
+    uniform = is_uniform(d)
     for profile in sorted(largest, key=lambda c: c.cluster):
         top = ", ".join(f"{f.feature} {f.difference:+.2f}" for f in profile.features[:3])
         pictures.append(
             Picture(
                 f"cluster-{profile.cluster}",
                 f"Cluster {profile.cluster}",
-                f"{plural(profile.size, 'row')}, {form(profile.share, 'percent')} of the {basis}, "
-                f"{form(profile.weighted_share, 'percent')} under the weights.",
+                f"{plural(profile.size, 'row')}, {form(profile.share, 'percent')} of the {basis}"
+                + ("" if uniform else f", {form(profile.weighted_share, 'percent')} weighted")
+                + ".",
                 f"Bar chart of differences between cluster {profile.cluster} and the other rows: "
                 f"{top}.",
                 drawn("cluster_profile", d, profile.cluster),
@@ -336,16 +395,34 @@ def _clusters_section(d: Diagnostics) -> Section | None:
             )
         )
     left = len(d.clusters) - len(largest)
-    alone = "".join(f" {sentence}" for sentence in d.separating)
-    more = f" The {MAX_CARDS} largest clusters are shown; the table has all." if left else ""
+    bars = " (bars: with the learned weights, ticks: without)"
+    texts = (
+        "The columns in which each cluster differs most from the other rows: differences of the "
+        f"means, in standard deviations of the column{'' if uniform else bars}.",
+        f"The {MAX_CARDS} largest clusters are shown; the table has all." if left else "",
+        *d.separating,
+        f"Separation: {separation_in_words(d)}." if d.separation is not None else "",
+    )
     return Section(
         "clusters",
         "The clusters",
-        "Clusters 0, 1, ...: the columns in which each differs most from the other rows. A "
-        "difference is that of the means, in standard deviations of the column, under "
-        f"{every} weights (bars) and without the learned weights (ticks).{more}{alone}",
+        " ".join(text for text in texts if text),
         tuple(pictures),
     )
+
+
+def separation_in_words(d: Diagnostics) -> str:
+    """The silhouette, and the BIC of one cluster."""
+    one, parts = d.separation, []
+    if one is None:
+        return ""
+    if one.silhouette is not None:
+        parts.append(f"silhouette {one.silhouette:.2f} (1 = far apart, 0 = overlapping)")
+    if one.bic_gain is not None:
+        what = "higher" if one.bic_gain >= 0 else "lower"
+        size = f"{abs(one.bic_gain):,.0f} {what} than that of {plural(len(d.clusters), 'cluster')}"
+        parts.append(f"BIC of one cluster {size} (from {DECISIVE:.0f} on, clusters are clear)")
+    return "; ".join(parts)
 
 
 def _baselines_section(d: Diagnostics) -> Section | None:
@@ -360,10 +437,11 @@ def _baselines_section(d: Diagnostics) -> Section | None:
         ReportTable(
             "baselines",
             "Methods",
-            "Explained variance is that of the columns that are not suspects; association is the "
-            "strongest with a suspect: lower is better where the clusters should be unrelated to "
-            "the suspects. Agreement is the adjusted Rand index. All three are those of the "
-            "sample, without the learned weights.",
+            "Explained variance: of the columns that are not suspects. Agreement: adjusted Rand "
+            "index, 1 = the same clusters. Association: the strongest with a suspect, 0 = none, 1 "
+            "= complete. A higher association is not worse by itself: it is due to an effect of "
+            "the suspect, or to clusters whose shares really differ between its values. All three "
+            "are those of the sample, without the learned weights.",
             (
                 Column("Method"),
                 Column("Explained variance", "percent"),
@@ -377,14 +455,13 @@ def _baselines_section(d: Diagnostics) -> Section | None:
             ),
         )
     ]
-    if d.associations:
+    if len(d.associations) > 1:
         tables.append(
             ReportTable(
                 "associations",
                 "Each suspect",
                 "Association of each clustering with each suspect: Cramér's V for categories, eta "
-                "for numbers; 0 = none, 1 = complete. Lower is better where the clusters should be "
-                "unrelated to the suspect; a selection makes them related in the sample.",
+                "for numbers; 0 = none, 1 = complete.",
                 *association_rows({name: found for name, *_, found in methods}),
             )
         )
@@ -393,31 +470,39 @@ def _baselines_section(d: Diagnostics) -> Section | None:
     return Section(
         "baselines",
         "Baselines",
-        "Simpler methods on the same rows, with the same initializations.",
+        "Simpler methods on the same rows, with the same number of clusters.",
         (),
         tuple(tables),
     )
 
 
 def _mixing_table(d: Diagnostics) -> ReportTable:
-    names = ("LISI", "kBET", "Batch silhouette")
-    pairs = [f"{name}, {when}" for name in names for when in WHEN]
-    explained = [Column(f"Explained variance, {when}", "percent") for when in WHEN]
+    when = WHEN[:1] if _is_unchanged(d) else WHEN
+    scores = ("LISI", "lisi"), ("kBET", "kbet"), ("Batch silhouette", "silhouette")
+
+    def titles(name: str) -> list[str]:
+        return [name if len(when) == 1 else f"{name}, {each}" for each in when]
+
+    pairs = [title for name, _ in scores for title in titles(name)]
+    explained = [Column(title, "percent") for title in titles("Variance explained by the suspect")]
+    how = (
+        "" if len(when) == 1 else " Before the correction, and after it under the learned weights."
+    )
     return ReportTable(
         "mixing",
         "Mixing of the suspects",
-        "How well the values of a suspect are mixed: before the correction, and after it under its "
-        "weights. LISI: effective number of values among the nearest rows, 0 = one, 1 = all in "
-        "equal shares. kBET: share of neighbourhoods in which a chi-squared test does not reject "
-        "the overall shares of the values; unequal weights make it reject less. Batch silhouette: "
-        "overlap of the values within the clusters, 1 = complete. Explained variance: share of the "
-        "variance of the other columns that the suspect explains. They measure different things "
-        "and can move in different directions.",
+        f"How well the rows of the values of a suspect are mixed.{how} Three scores from 0 to 1, "
+        "higher is better mixed: LISI (0 = the nearest rows have one value, 1 = all values in "
+        "equal shares); kBET (share of neighbourhoods whose values have their overall shares, by a "
+        "chi-squared test); batch silhouette (1 = the values overlap within the clusters). Lower "
+        "is better mixed: the share of the variance of the other columns that the suspect "
+        "explains. They measure different things and can move in different directions.",
         (Column("Suspect"), *numbers(*pairs), *explained),
         tuple(
             (
-                *(m.suspect, m.lisi_before, m.lisi_after, m.kbet_before, m.kbet_after),
-                *(m.silhouette_before, m.silhouette_after, m.explained_before, m.explained_after),
+                m.suspect,
+                *(getattr(m, f"{field}_{at}") for _, field in scores for at in when),
+                *(getattr(m, f"explained_{at}") for at in when),
             )
             for m in d.mixing
         ),
@@ -435,38 +520,50 @@ def association_rows(methods: dict[str, Any]) -> tuple[tuple[Column, ...], tuple
 
 
 def _numbers_section(d: Diagnostics) -> Section:
+    when = WHEN[:1] if _is_unchanged(d) else WHEN
+    columns = [f"{size} {each}" for size in ("Largest", "Mean") for each in when]
+    if len(when) == 1:
+        columns = ["Largest", "Mean"]
     who = "a suspect" if d.evidence.suspects else "another column"
-    of_whom = f"a value or range of {who}"
+    e, n_pairs = d.evidence, sum(f.n_pairs for f in d.features)
+    means = f"{e.typical_before:.2f}"
+    means += "" if len(when) == 1 else f" before and {e.typical_after:.2f} after the correction"
     tables = [
         ReportTable(
             "features",
-            "Features",
-            f"Largest and mean |standardised difference| of each feature under {who}. A pair is an "
-            f"encoded column of the feature and {of_whom}. The mean difference, "
-            f"{d.evidence.typical_before:.2f} before and {d.evidence.typical_after:.2f} after, is "
-            f"the mean over all {sum(f.n_pairs for f in d.features):,} pairs.",
+            "Differences by column",
+            "Largest and mean |standardised difference| of each column between the values of "
+            f"{who}. A pair is an encoded column and a value or range of {who}; indicators of "
+            f"missing numbers are not counted. The mean over all {n_pairs:,} pairs is the mean "
+            f"difference, {means}.",
             (
-                Column("Feature"),
-                *numbers("Largest before", "Largest after", "Mean before", "Mean after"),
+                Column("Column"),
+                *numbers(*columns),
                 Column("Pairs", "int"),
-                Column("Largest under"),
+                Column("Largest between the rows of this value and the others"),
             ),
             tuple(
                 (
-                    f.feature, f.before, f.after,
-                    f.typical_before, f.typical_after, f.n_pairs, f.against,
+                    f.feature,
+                    *(getattr(f, at) for at in when),
+                    *(getattr(f, f"typical_{at}") for at in when),
+                    *(f.n_pairs, f.against),
                 )
                 for f in d.features
             ),
-        ),
-        ReportTable(
-            "pairs",
-            "Pairs of columns",
-            f"{plural(d.n_pairs, 'pair')}, the {len(d.pairs)} strongest before the correction.",
-            (*texts("First", "Second"), *numbers("Before", "After")),
-            tuple((p.first, p.second, p.before, p.after) for p in d.pairs),
-        ),
-    ]  # fmt: skip
+        )
+    ]
+    if len(d.evidence.suspects) != 1:  # the pairs of one suspect are the columns
+        tables.append(
+            ReportTable(
+                "pairs",
+                "Pairs of columns",
+                f"{plural(d.n_pairs, 'pair')}, the {len(d.pairs)} with the largest differences "
+                "before the correction.",
+                (*texts("First", "Second"), *numbers("Before", "After")),
+                tuple((p.first, p.second, p.before, p.after) for p in d.pairs),
+            )
+        )
     if d.margins:
         tables.append(
             ReportTable(
@@ -486,30 +583,35 @@ def _numbers_section(d: Diagnostics) -> Section:
             ReportTable(
                 "effects",
                 "Effects of the suspects",
-                "Largest effects of a value of a suspect on a column: in standard deviations of a "
-                f"numeric column, log-odds of the values of others in a mixture. {_removed(d)}",
+                "Largest effects of a value of a suspect on a column, compared with the mean of "
+                "its values; of two values, which have opposite effects, one is shown. Unit: "
+                "standard deviations of a numeric column (sd), or the change of the logarithm of "
+                f"the odds of a value of another column (log-odds). {_removed(d)}",
                 (*texts("Suspect", "Column"), *numbers("Effect"), Column("Unit")),
                 tuple((one.suspect, one.feature, one.effect, one.unit) for one in d.effects),
             )
         )
     if d.clusters:
         tables.append(_profile_table(d))
-    tables.append(_row_table(d))
-    tables.append(
-        ReportTable(
-            "quantiles",
-            "Quantiles of the weights",
-            "Quantiles of the learned weights, whose mean is 1; without the design weights."
-            if d.settings.design_weights
-            else "Quantiles of the learned weights, whose mean is 1.",
-            (Column("Share of the rows", "percent"), Column("Learned weight at most", "number")),
-            d.weights.quantiles,
-        )
-    )
+    if not is_uniform(d):
+        without = "; without the design weights" if d.settings.design_weights else ""
+        tables += [
+            _row_table(d),
+            ReportTable(
+                "quantiles",
+                "Quantiles of the weights",
+                f"Quantiles of the learned weights, whose mean is 1{without}.",
+                (
+                    Column("Share of the rows", "percent"),
+                    Column("Learned weight at most", "number"),
+                ),
+                d.weights.quantiles,
+            ),
+        ]
     return Section(
         "numbers",
         "Tables",
-        "Click a heading to sort; the search covers all columns.",
+        "Click a heading to sort. Long tables have a search.",
         (),
         tuple(tables),
     )
@@ -523,28 +625,27 @@ def _profile_table(d: Diagnostics) -> ReportTable:
             return value
         return Day(value)
 
+    uniform = is_uniform(d)
+    how = "" if uniform else " with the learned weights, and unweighted"
     return ReportTable(
         "profiles",
         "Cluster profiles",
-        "Columns in which each cluster differs most from the other rows, by weighted difference. "
-        "Differences are in standard deviations of the column; inside and outside are means. The "
-        "suspects are left out.",
+        "Columns in which each cluster differs most from the other rows, without the suspects. "
+        f"Differences are in standard deviations of the column; inside and outside are means{how}.",
         (
             Column("Cluster", "int"),
             Column("Column"),
             *numbers("Difference", "Inside", "Outside"),
-            *numbers("Unweighted difference", "Unweighted inside", "Unweighted outside"),
+            *(() if uniform else numbers(*UNWEIGHTED)),
         ),
         tuple(
             (
-                c.cluster,
-                f.feature,
-                f.difference,
-                mean(f, f.inside),
-                mean(f, f.rest),
-                f.plain_difference,
-                mean(f, f.plain_inside),
-                mean(f, f.plain_rest),
+                *(c.cluster, f.feature, f.difference, mean(f, f.inside), mean(f, f.rest)),
+                *(
+                    ()
+                    if uniform
+                    else (f.plain_difference, mean(f, f.plain_inside), mean(f, f.plain_rest))
+                ),
             )
             for c in d.clusters
             for f in c.features
@@ -565,7 +666,7 @@ def _row_table(d: Diagnostics) -> ReportTable:
             *((Column("Index"),) if named else ()),
             Column("Learned weight", "number"),
             *((Column("Cluster", "int"),) if d.clusters else ()),
-            Column("Among the"),
+            Column("Listed as"),
         ),
         tuple(
             (

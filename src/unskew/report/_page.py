@@ -11,7 +11,8 @@ from .._validation import abbreviate
 from ..diagnostics import Settings
 
 MISSING = "\N{EN DASH}"
-GLOSS = "nuisance columns through which the bias may have come in"  # at the first mention
+# At the first mention.
+GLOSS = "columns that may reflect how the data were collected, not their subject"
 
 
 @dataclass(frozen=True)
@@ -121,16 +122,16 @@ def form(value: Any, how: str) -> str:
     if how == "int":
         return f"{value:,.0f}"
     if how == "percent":
-        return f"{value:.0%}" if abs(value) >= 0.1 or value == 0 else f"{value:.1%}"
+        return f"{value:.0%}" if abs(value) >= 0.0995 or value == 0 else f"{value:.1%}"
     return number(float(value))
 
 
 def number(value: float) -> str:
     size = abs(value)
     if value == int(value) and size < 1e6:
-        return f"{value:,.0f}"
-    if size >= 1000:
-        return f"{value:,.0f}" if size < 1e7 else f"{value:.3g}"
+        return f"{value:,.0f}" if size >= 1e4 else f"{value:.0f}"
+    if size >= 1000:  # four digits are not grouped: a year is a number too
+        return f"{value:.0f}" if size < 1e4 else f"{value:,.0f}" if size < 1e7 else f"{value:.3g}"
     if size >= 100:
         return f"{value:.1f}"
     if size < 0.0005:
@@ -159,14 +160,20 @@ def plural(count: int, one: str) -> str:
 def overlap_picture(overlaps: Any, at: int, groups: str = "Clusters") -> Picture:
     """Clusters, or groups, by the values of a suspect."""
     each = overlaps[at]
-    alone = f" Every value has rows of several {groups.lower()}."
+    one = groups.lower()[:-1]
+    alone = f" Every value has rows of several {one}s."
     if each.one_cluster:
-        shown = abbreviate(list(each.one_cluster), quoted=False)
-        alone = f" One {groups.lower()[:-1]} only: {shown}."
+        shown = [
+            f"{value} in {one} {max(range(len(row)), key=row.__getitem__)}"
+            for value, row in zip(each.values, each.rows)
+            if value in each.one_cluster
+        ]
+        alone = f" All or nearly all rows of a value are in one {one}: "
+        alone += f"{abbreviate(shown, quoted=False)}."
     return Picture(
         f"overlap-{at}",
         f"{groups} by {each.suspect}",
-        f"Number of rows; shade: share of the rows of a value.{alone}",
+        f"Number of rows; shade: share of the rows of a value of {each.suspect}.{alone}",
         f"Table of {groups.lower()} by the values of {each.suspect}.{alone}",
         drawn("overlap", overlaps, suspect=at),
     )

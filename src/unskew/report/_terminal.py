@@ -16,9 +16,11 @@ from rich.text import Text
 from .._records import ADVICE, Finding, Records, visible
 from ..corrector import SuspectCorrector
 from ..diagnostics import Audit, Comparison, Diagnostics, Verdict
+from ..diagnostics._results import leading
 from ..diagnostics._simulated import MethodScores
 from ..diagnostics._verdict import describe_size
 from ._audit_page import page_of_audit
+from ._fit_page import is_uniform, separation_in_words
 from ._page import ReportTable, form, plural, rows_in_words, suspects_in_words
 
 COLOURS = {
@@ -98,7 +100,7 @@ def listing(titles: Iterable[str], sides: str, rows: Any, bold: int | None = Non
 
 def verdict_line(verdict: Verdict) -> Text:
     style = f"bold {COLOURS.get(verdict.word, '')}"
-    return Text.assemble((f"{verdict.word.capitalize()}. ", style), verdict.sentence)
+    return Text.assemble((f"{verdict.title}. ", style), verdict.sentence)
 
 
 def number(value: float | None) -> str:
@@ -115,7 +117,11 @@ def several(names: Iterable[str], most: int = 6) -> str:
 def count_kinds(kinds: dict[str, str]) -> str:
     """Source name -> kind, in words: 12 (6 numbers, 5 categories, 1 left out)."""
     counts = Counter("left out" if kind == "constant" else kind for kind in kinds.values())
-    parts = [f"{c:,} {kind if c == 1 else PLURAL.get(kind, kind)}" for kind, c in counts.items()]
+    parts = [
+        f"{counts[kind]:,} {kind if counts[kind] == 1 else PLURAL.get(kind, kind)}"
+        for kind in dict.fromkeys((*PLURAL, *counts))
+        if counts[kind]
+    ]
     return f"{len(kinds):,} ({', '.join(parts)})"
 
 
@@ -152,7 +158,8 @@ def show_fit(
     n = rows_in_words(found.settings)
     n_columns = f"{len(data['columns']):,}, not encoded"
     e = found.evidence
-    difference = f"{e.typical_before:.2f} -> {e.typical_after:.2f} standard deviations"
+    change = f"{e.typical_before:.2f} -> {e.typical_after:.2f} standard deviations"
+    between = "of the other columns between the values of the suspects" if e.suspects else ""
     rounds = plural(estimator.n_iter_, "iteration")
     shown = [
         facts(
@@ -160,12 +167,12 @@ def show_fit(
             ("columns", count_kinds(data["kinds"]) if data["kinds"] else n_columns),
             ("suspects", suspects_in_words(data["suspects"])),
             ("method", type(estimator).__name__),
-            ("form", found.form),
+            ("model", found.form),
             ("effective sample size", describe_size(e)),
-            ("mean difference", f"{difference} ({e.by_chance:.2f} by chance)"),
+            ("mean difference", f"{change} {between} ({e.by_chance:.2f} by chance)"),
             ("margins", _margins(estimator)),
             ("fit", f"{estimator.status_}, {rounds}, {seconds:.1f} s"),
-            ("separation", _separation(found)),
+            ("separation", separation_in_words(found)),
             ("runs", _agreement(estimator) if hasattr(estimator, "stability_") else ""),
             ("clusters", _selected(choice)),
         )
@@ -200,18 +207,6 @@ def show_correction(estimator: SuspectCorrector, n: int, corrected: list[str]) -
         ("groups", f"{estimator.n_components_}"),
         ("identified", estimator.identified_),
     )
-
-
-def _separation(found: Diagnostics) -> str:
-    one = found.separation
-    if one is None:
-        return ""
-    parts = [] if one.silhouette is None else [f"silhouette {one.silhouette:.2f}"]
-    if one.bic_gain is not None:
-        names = f"{len(found.clusters)} clusters", "one cluster"
-        first, second = names if one.bic_gain >= 0 else names[::-1]
-        parts.append(f"BIC of {first} is lower than that of {second} by {abs(one.bic_gain):,.0f}")
-    return "; ".join(parts)
 
 
 def _agreement(estimator: Any) -> str:
@@ -250,20 +245,22 @@ def _candidates(choice: Any) -> Table:
 
 
 def _clusters(found: Diagnostics, design: bool) -> Table:
+    uniform = is_uniform(found)
     rows = [
         (
             str(each.cluster),
             f"{each.size:,}",
-            f"{each.share:.0%}",
-            f"{each.weighted_share:.0%}",
-            ", ".join(f"{f.feature} {f.difference:+.1f}" for f in each.features[:4]),
+            form(each.share, "percent"),
+            *(() if uniform else (form(each.weighted_share, "percent"),)),
+            ", ".join(f"{f.feature} {f.difference:+.1f}" for f in leading(each)[:4]),
         )
         for each in found.clusters
     ]
     share = "share by design" if design else "share"  # of the design weights, not of the rows
-    differences = "largest differences (standard deviations, weighted)"
-    titles = ["cluster", "rows", share, "weighted", differences]
-    return listing(titles, "rrrrl", rows)
+    weighted = [] if uniform else ["weighted"]
+    differences = f"largest differences (standard deviations{', weighted' if weighted else ''})"
+    titles = ["cluster", "rows", share, *weighted, differences]
+    return listing(titles, "r" * (len(titles) - 1) + "l", rows)
 
 
 def show_audit(found: Audit) -> Group:
