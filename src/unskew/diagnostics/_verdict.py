@@ -433,7 +433,8 @@ def _not_found(e: Evidence, halves: float | None) -> str:
     named = f"cluster {worst[0]}" if e.of_mixture else "one"
     return (
         f"{again} of {len(e.stabilities)} are found again in random halves of the rows; the worst "
-        f"is {named}, with a Jaccard similarity of {worst[1]:.2f}, where {asked:g} is asked"
+        f"is {named}, with a Jaccard similarity of {worst[1]:.2f}, where at least {asked:g} is "
+        "asked"
     )
 
 

@@ -104,8 +104,10 @@ def before_after(
             ax.set_ylabel(f"component 2, {p.variance[1]:.0%}")
         if len(np.unique(codes)) <= len(PALETTE):
             columns = 2 if of_suspect and max(map(len, map(str, p.values))) > 4 else 6
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=columns,
-                      markerscale=1.2, handletextpad=0.1, columnspacing=0.8)  # fmt: skip
+            legend = ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=columns,
+                               handletextpad=0.1, columnspacing=0.8)  # fmt: skip
+            for handle in legend.legend_handles:
+                handle.set_sizes([20.0])  # type: ignore[union-attr]
     return tuple(axes)
 
 

@@ -126,9 +126,9 @@ def correlation_map(found: Any, ax: Axes | None = None, *, which: str = "after")
         spine.set_visible(True)
     ax.tick_params(length=0)
     if d <= 20:
-        names = [shorten(name) for name in correlation.names]
+        names = [f"{shorten(name)}  {i}" for i, name in enumerate(correlation.names, 1)]
         ax.set_yticks(range(d), names, color=INK)
-        ax.set_xticks(range(d), names, color=INK, rotation=90)
+        ax.set_xticks(range(d), [str(i) for i in range(1, d + 1)], color=INK)
     else:
         middle = np.diff([0, *edges, d]) / 2 + np.array([0, *edges]) - 0.5
         groups = [correlation.groups[i] for i in [0, *edges]]

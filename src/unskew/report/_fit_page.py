@@ -8,6 +8,7 @@ from typing import Any
 from .._mixture.em import EFFECTS
 from ..diagnostics import Diagnostics, FeatureBalance, FeatureProfile
 from ..diagnostics._diagnose import DROPPED
+from ..diagnostics._results import leading
 from ..diagnostics._verdict import BALANCED, DECISIVE, describe_names, describe_size
 from ._page import (
     Column,
@@ -93,9 +94,9 @@ def _what_was_fitted(d: Diagnostics) -> str:
         if is_uniform(d):
             strongest = max((one.value for one in d.associations), default=0.0)
             shares = (
-                f"The model assumes that their shares are the same for all values of {what}; those "
-                "of the assigned rows are not exactly (association "
-                f"{strongest:.2f}; 0 = the same, 1 = each value in clusters of its own)."
+                f"The model assumes that their shares are the same for all values of {what}; in "
+                f"the assigned rows, the association of cluster and suspect is {strongest:.2f} (0 "
+                "= equal shares, 1 = each value in clusters of its own)."
             )
         else:
             shares = (
@@ -164,16 +165,16 @@ def _fit_tiles(d: Diagnostics) -> tuple[Tile, ...]:
     done = "before → after the correction"
     if _is_unchanged(d):
         value, done = f"{e.typical_before:.2f}", "nothing was corrected"
+    size = describe_size(e).split(" ", 1)
+    if is_uniform(d):
+        size[1] += "; all learned weights are 1"
     tiles = [
         Tile(
             "Mean difference",
             value,
             f"standard deviations, {of_what}; {done}; {e.by_chance:.2f} by chance",
         ),
-        Tile(
-            "Effective sample size",
-            *describe_size(e).split(" ", 1),
-        ),
+        Tile("Effective sample size", *size),
     ]
     if d.flow is not None:
         moved = form(d.flow.moved, "percent")
@@ -221,7 +222,7 @@ def _correction_section(d: Diagnostics) -> Section:
                 tall=tall,
             ),
             *(() if is_uniform(d) else (weights,)),
-            *((fit, *maps) if tall else (*maps, fit)),
+            *((fit, *maps) if tall or is_uniform(d) else (*maps, fit)),
             *((_effects_picture(d),) if d.effects else ()),
         ),
     )
@@ -237,7 +238,7 @@ def _correction_in_words(d: Diagnostics) -> str:
         return f"{lead} All learned weights are 1 and no column was changed: nothing was corrected."
     if is_uniform(d):
         lead += " All learned weights are 1: the correction changed columns only."
-    if any(0 in row for each in d.overlap for row in each.rows):
+    elif any(0 in row for each in d.overlap for row in each.rows):
         lead += (
             " Differences remain where a value of a suspect has no rows of a cluster: there are "
             "none to weight up."
@@ -259,12 +260,13 @@ def _weights_in_words(d: Diagnostics) -> str:
     """Numbers of the learned weights, then those of all weights."""
     w = d.weights
     most = dict(w.quantiles)[0.99]
+    few = f", {plural(w.unused, 'row')} less than 0.01" if w.unused else ""
     both = "Learned weights times design weights: the" if d.settings.design_weights else "The"
     return (
-        f"Learned weights, mean 1: from {number(w.minimum)} to {number(w.maximum)}, 99 % of the "
-        f"rows have at most {number(most)}, {plural(w.unused, 'row')} less than 0.01. {both} 1 % "
-        f"of the rows with the largest have {form(w.top_share, 'percent')} of the total. They "
-        f"multiply the variance of a mean by {w.design_effect:.2f} (design effect)."
+        f"Learned weights, mean 1: from {number(w.minimum)} to {number(w.maximum)}; 99% of the "
+        f"rows have at most {number(most)}{few}. {both} 1% of the rows with the largest have "
+        f"{form(w.top_share, 'percent')} of the total. They multiply the variance of a mean by "
+        f"{w.design_effect:.2f} (design effect)."
     )
 
 
@@ -485,9 +487,8 @@ def _mixing_table(d: Diagnostics) -> ReportTable:
 
     pairs = [title for name, _ in scores for title in titles(name)]
     explained = [Column(title, "percent") for title in titles("Variance explained by the suspect")]
-    how = (
-        "" if len(when) == 1 else " Before the correction, and after it under the learned weights."
-    )
+    learned = "" if is_uniform(d) else ", under the learned weights"
+    how = "" if len(when) == 1 else f" Before the correction and after it{learned}."
     return ReportTable(
         "mixing",
         "Mixing of the suspects",
@@ -630,8 +631,9 @@ def _profile_table(d: Diagnostics) -> ReportTable:
     return ReportTable(
         "profiles",
         "Cluster profiles",
-        "Columns in which each cluster differs most from the other rows, without the suspects. "
-        f"Differences are in standard deviations of the column; inside and outside are means{how}.",
+        "Columns in which each cluster differs most from the other rows, by at least 0.2, without "
+        "the suspects. Differences are in standard deviations of the column; inside and outside "
+        f"are means{how}.",
         (
             Column("Cluster", "int"),
             Column("Column"),
@@ -648,7 +650,7 @@ def _profile_table(d: Diagnostics) -> ReportTable:
                 ),
             )
             for c in d.clusters
-            for f in c.features
+            for f in leading(c)
         ),
     )
 
