@@ -392,18 +392,18 @@ def test_identified_counts_the_groups_that_join_the_levels():
     answer, why = identify(np.array([[50, 50, 0], [0, 50, 50.0]]), ["a", "b"], "site")
     assert answer == "under small effects"
     assert why == (
-        "The values of 'site' have only group 1 in common, so that an effect of 'site' cannot be "
-        "distinguished from a difference of the groups without an assumption: small effects are "
-        "assumed."
+        "Only group 1 occurs at all values of “site”. An effect of “site” on the columns cannot be "
+        "told from a difference of the groups: the fit assumes that it is small. If it is not, "
+        "these groups are wrong."
     )
     three = np.array([[50, 50, 0], [50, 50, 50], [0, 0, 50.0]])
-    for levels, named in ((["a", "b", "c"], "'c' (group 2) has"), (None, "some values have")):
+    for levels, named in ((["a", "b", "c"], "“c” (group 2) has"), (None, "some values have")):
         answer, why = identify(three, levels, "site")
         assert answer == "under small effects"
-        assert f"Of the values of 'site', {named} at most one group in common with" in why
+        assert f"Of the values of “site”, {named} at most one group in common with" in why
     answer, why = identify(np.array([[50, 0, 0], [0, 50, 50.0]]), ["a", "b"], "site")
     assert answer == "no"
-    assert "'a' (group 0)" in why
+    assert "“a” (group 0)" in why
     # Through a third level.
     chain = np.array([[50, 50, 0, 0], [50, 50, 50, 50], [0, 0, 50, 50.0]])
     assert identify(chain, list("abc"), "site")[0] == "yes"

@@ -110,7 +110,7 @@ def test_tables_sort_by_click_both_ways(visit):
 def test_tables_sort_by_keyboard_and_one_heading_at_a_time(visit):
     page = visit()
     table = page.locator("[data-table]:has(#features-table)")
-    table.get_by_role("button", name="Feature").focus()
+    table.get_by_role("button", name="Column").focus()
     page.keyboard.press("Enter")
     names = column(page, "features", 1)
     assert table.locator("th[aria-sort]").count() == 1

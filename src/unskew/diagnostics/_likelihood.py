@@ -18,7 +18,7 @@ from sklearn.base import clone
 from .._data.sampling import draw_rows, take_rows
 from .._mixture.identify import identify
 from .._mixture.partition import PartitionCriterion
-from .._progress import emit
+from .._progress import emit, nested_progress
 from ..metrics import adjusted_rand_score
 from ..mixture import SelectionMixture
 from ._verdict import has_other_matching, is_heavy_tailed, is_same, shows_no_groups
@@ -390,6 +390,6 @@ def fit_mixture(rows: Drawn, K: int, seed: int) -> tuple[SelectionMixture, np.nd
     mixture = SelectionMixture(
         K, suspects=suspects, kinds={**kinds, d: "category"}, random_state=seed
     )
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), nested_progress():
         warnings.simplefilter("ignore")  # about overlap and convergence of a model of comparison
         return mixture.fit(X, sample_weight=rows.a), X

@@ -430,11 +430,10 @@ def _not_found(e: Evidence, halves: float | None) -> str:
     asked = REPRODUCIBLE[e.identified or "no"]
     again = sum(value >= asked for _, value in e.stabilities)
     worst = min(e.stabilities, key=lambda one: one[1], default=(0, halves or 0.0))
-    named = f"cluster {worst[0]}" if e.of_mixture else "one"
+    named = f" (cluster {worst[0]})" if e.of_mixture else ""
     return (
-        f"{again} of {len(e.stabilities)} are found again in random halves of the rows; the worst "
-        f"is {named}, with a Jaccard similarity of {worst[1]:.2f}, where at least {asked:g} is "
-        "asked"
+        f"{again} of {len(e.stabilities)} are found again in random halves of the rows; the lowest "
+        f"Jaccard similarity is {worst[1]:.2f}{named}, where at least {asked:g} is asked"
     )
 
 
@@ -573,8 +572,8 @@ def _reasons_of_likelihood(e: Evidence) -> list[str]:
     if e.naming_gain is not None:
         higher = "without" if e.naming_gain > 0 else "with"
         reasons.append(
-            f"How much naming {what} adds: of the models that were tried, the best one {higher} it "
-            f"has a BIC that is higher by {abs(e.naming_gain):,.0f}."
+            f"How much naming {what} adds: of the models that were tried, the best one {higher} "
+            f"{what} has a BIC that is higher by {abs(e.naming_gain):,.0f}."
         )
     if e.of_mixture and e.halves is None:
         reasons.append(

@@ -82,6 +82,9 @@ def love_plot(
     return ax
 
 
+MOST_NAMED = 20  # columns of a map
+
+
 def _diverging() -> LinearSegmentedColormap:
     """Orange to blue, transparent in the middle, for light and dark backgrounds."""
     negative, positive = to_rgb(RED), to_rgb(BLUE)
@@ -115,7 +118,10 @@ def correlation_map(found: Any, ax: Axes | None = None, *, which: str = "after")
     r = np.array(getattr(correlation, which))
     d = len(correlation.names)
     np.fill_diagonal(r, 0.0)
-    ax = new_axes(ax, WIDTH * (0.92 if d > 6 else 0.6))
+    names = [f"{shorten(name)}  {i}" for i, name in enumerate(correlation.names, 1)]
+    # The names stand left of the map, which is square.
+    taken = 0.07 * max(map(len, names), default=0) if d <= MOST_NAMED else 0.0
+    ax = new_axes(ax, WIDTH * (0.92 if d > 6 else 0.6) - 0.9 * taken)
     top = max(0.3, float(np.abs(np.array(correlation.before) - np.eye(d)).max(initial=0.0)))
     image = ax.imshow(r, cmap=_diverging(), vmin=-top, vmax=top, interpolation="none")
     edges = [i for i in range(1, d) if correlation.groups[i] != correlation.groups[i - 1]]
@@ -125,10 +131,9 @@ def correlation_map(found: Any, ax: Axes | None = None, *, which: str = "after")
     for spine in ax.spines.values():
         spine.set_visible(True)
     ax.tick_params(length=0)
-    if d <= 20:
-        names = [f"{shorten(name)}  {i}" for i, name in enumerate(correlation.names, 1)]
+    if d <= MOST_NAMED:
         ax.set_yticks(range(d), names, color=INK)
-        ax.set_xticks(range(d), [str(i) for i in range(1, d + 1)], color=INK)
+        ax.set_xticks(range(d), [str(i) for i in range(1, d + 1)], color=INK, fontsize=FONT - 3)
     else:
         middle = np.diff([0, *edges, d]) / 2 + np.array([0, *edges]) - 0.5
         groups = [correlation.groups[i] for i in [0, *edges]]

@@ -29,7 +29,7 @@ def page_of_comparison(c: Comparison) -> Page:
         sentence=c.summary.sentence,
         reasons=c.summary.reasons,
         tiles=_tiles(c),
-        sections=(_methods(c), *(_suspects(c) if c.suspects else ())),
+        sections=(_methods(c), *(_suspects(c) if len(c.suspects) > 1 else ())),
         settings=c.settings,
         notes=(*c.notes, *(f"Skipped: {title} ({why})." for title, why in c.skipped)),
         done=f"Suspects: {suspects_in_words(c.suspects)}.",
@@ -39,14 +39,16 @@ def page_of_comparison(c: Comparison) -> Page:
 def _tiles(c: Comparison) -> tuple[Tile, ...]:
     own = next(row for row in c.rows if row.method == c.method)
     assert own.mean_difference is not None  # it has weights
-    between = "suspects and other columns" if c.suspects else "columns"
+    between = "of the other columns between the values of the suspects"
+    if not c.suspects:
+        between = "between columns"
     tiles = [
         Tile("Explained variance", form(own.explained_variance, "percent"), f"by {own.title}"),
         Tile("Effective sample size", form(own.effective_size, "percent"), "of the rows"),
         Tile(
             "Mean difference",
             f"{own.mean_difference:.2f}",
-            f"between {between}, by {own.title}",
+            f"standard deviations, {between}; {own.title}",
         ),
     ]
     if own.associations:
@@ -55,7 +57,7 @@ def _tiles(c: Comparison) -> tuple[Tile, ...]:
             Tile(
                 "Association with suspects",
                 f"{strongest:.2f}",
-                "0 = none, 1 = complete; lower is better where they should be unrelated",
+                f"the strongest, of {own.title}; 0 = none, 1 = complete",
             )
         )
     if own.agreement is not None:
@@ -102,8 +104,8 @@ def _methods(c: Comparison) -> Section:
             Picture(
                 "scores",
                 "Scores of the methods",
-                "Blue: the method of the verdict. Association and variance are computed with the "
-                "design weights only.",
+                "Blue: the method of the verdict. Association and variance are those of the "
+                "sample, without the learned weights.",
                 f"Dot plot of {len(c.rows)} methods; {best.title} explains most variance.",
                 drawn("method_scores", c),
                 "full",
@@ -135,7 +137,7 @@ def _suspects(c: Comparison) -> tuple[Section]:
                 ReportTable(
                     "suspects-table",
                     "Suspects",
-                    "Computed with design weights only.",
+                    "In the sample, without the learned weights.",
                     *association_rows({row.title: row.associations for row in c.rows}),
                 ),
             ),

@@ -240,8 +240,8 @@ def _correction_in_words(d: Diagnostics) -> str:
         lead += " All learned weights are 1: the correction changed columns only."
     elif any(0 in row for each in d.overlap for row in each.rows):
         lead += (
-            " Differences remain where a value of a suspect has no rows of a cluster: there are "
-            "none to weight up."
+            " Differences can remain where a value of a suspect has no rows of a cluster: there "
+            "are none to weight up."
         )
     return lead
 
@@ -419,7 +419,8 @@ def separation_in_words(d: Diagnostics) -> str:
     if one is None:
         return ""
     if one.silhouette is not None:
-        parts.append(f"silhouette {one.silhouette:.2f} (1 = far apart, 0 = overlapping)")
+        where = " after the correction" if d.evidence.corrected else ""
+        parts.append(f"silhouette{where} {one.silhouette:.2f} (1 = far apart, 0 = overlapping)")
     if one.bic_gain is not None:
         what = "higher" if one.bic_gain >= 0 else "lower"
         size = f"{abs(one.bic_gain):,.0f} {what} than that of {plural(len(d.clusters), 'cluster')}"
