@@ -297,7 +297,8 @@ def test_findings_of_all_columns_are_one_block(home, unskew):
         assert code == 0, err
         for words in ("constant", "'same' (every value is 1)", "left out 'number' (row numbers",
                       "'patient' (", "'cm' (repeats 'x0')",
-                      "'coded' (1, 2, 9); read as numbers; codes: --category NAME"):  # fmt: skip
+                      "'coded' (1, 2, 9); these are read as numbers; if they are codes: "
+                      "--category coded"):  # fmt: skip
             assert " ".join(err.split()).count(words) == 1, (verb, words)
         assert "warning" not in err
         assert all(line == line.rstrip() for line in err.splitlines())

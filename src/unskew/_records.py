@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import importlib.util
 from collections.abc import Iterable, Mapping
+from shlex import quote
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,8 +74,8 @@ ADVICE = {
     "read as text": ("convert the column to numbers", "--missing WORD reads WORD as missing"),
     "value labels": ("read as numbers; kinds={name: 'category'} reads them as categories",
                      "read as numbers; as categories: --category NAME"),
-    "few integers": ("read as numbers; if they are codes: kinds={name: 'category'}",
-                     "read as numbers; if they are codes: --category NAME"),
+    "few integers": ("these are read as numbers; if they are codes: kinds={name: 'category'}",
+                     "these are read as numbers; if they are codes: --category NAME"),
     "near-duplicate": ("counts twice in the distance", "counts twice in the distance: --drop NAME"),
     "one to one": ("the same information twice", "the same information twice: --drop NAME"),
     "weights": ("pass survey weights as sample_weight=", "pass survey weights with -w NAME"),
@@ -86,7 +87,7 @@ def by_topic(findings: Iterable[Finding], *, flags: bool = False) -> dict[str, s
     found: dict[str, list[str]] = {}
     names: dict[str, str] = {}
     for topic, column, text in findings:
-        names[topic] = column if column.isidentifier() else repr(column)
+        names[topic] = quote(column)
         found.setdefault(topic, []).append(f"{column!r} ({text})" if text else repr(column))
     sentences = {}
     for topic, parts in found.items():
