@@ -115,7 +115,7 @@ def test_warnings_and_levels_have_the_name_and_the_values_of_the_batch():
         with pytest.warns(OverlapWarning) as caught:
             call(adata, "run", n_components=2, random_state=0)
         text = " ".join(str(one.message) for one in caught)
-        assert "'run'" in text
+        assert "“run”" in text
         assert "a=1" in text
         assert "b=1" in text
         assert "column" not in text

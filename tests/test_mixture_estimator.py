@@ -416,8 +416,8 @@ def test_sites_that_share_one_group_are_named_in_a_warning():
     kept = (y == 0) | ((y == 1) & (site == 0)) | ((y == 2) & (site == 1))
     model = SelectionMixture(3, suspects=[5], random_state=0)
     with (
-        pytest.warns(UserWarning, match="have only group . in common, so that an effect"),
-        pytest.warns(UserWarning, match="do not occur at some levels of 'column 5'"),
+        pytest.warns(UserWarning, match="Only group . occurs at all values of “column 5”"),
+        pytest.warns(UserWarning, match="do not occur at some levels of “column 5”"),
     ):
         model.fit(X[kept])
     assert model.identified_ == "under small effects"
@@ -620,10 +620,14 @@ def test_bic_of_the_candidates_is_that_of_the_model(unit):
     assert model.bic_ <= lowest + 1e-6
     assert lowest - model.bic_ < 0.1
     # What progress reports is in the same units; later steps can improve a candidate a little.
-    reported = [e.numbers["bic"] for e in events if e.phase == "candidate" and e.done]
+    candidates = [e for e in events if e.phase.startswith("candidate")]
+    reported = [e.numbers["bic"] for e in candidates if e.done]
     assert lowest - 1e-6 <= min(reported) < lowest + 10
-    last = [e for e in events if e.phase == "candidate"][-1]
-    assert last.done == last.total == len(reported) == len(model.candidates_)
+    last = {e.phase: e for e in candidates}.values()
+    assert all(e.done == e.total for e in last)
+    assert sum(e.total for e in last) == len(reported) == len(model.candidates_)
+    (chosen,) = [e.status for e in events if e.phase == "message"]
+    assert chosen.startswith("selected by BIC: 2 clusters, columns ")
 
 
 def test_a_notebook_shows_the_model_before_and_after_the_fit(rng):

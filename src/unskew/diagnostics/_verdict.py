@@ -474,8 +474,8 @@ def _reasons(e: Evidence) -> list[str]:
         reasons.append("All rows have the same weight.")
     else:
         reasons.append(
-            f"The effective sample size (Kish) is {describe_size(e)}: the number of rows of equal "
-            "weight whose means would be as precise."
+            f"The effective sample size (Kish) is {describe_size(e)}. It is the number of rows of "
+            "equal weight whose means would be as precise."
         )
     if e.same_as_kmeans is not None and not e.suspects:
         reasons.append(

@@ -14,7 +14,7 @@ INK, MUTED, GRID, PAPER = "#24292f", "#6e7681", "#d8dee4", "#fefefe"
 BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"
 # Black is slightly lighter, and yellow darker, than those of Okabe and Ito.
 SKY, PURPLE, BLACK, YELLOW = "#56b4e9", "#cc79a7", "#4d4d4d", "#e3d12b"
-VIOLET, SAND, WINE, FOREST = "#5b3fd6", "#cdc58f", "#661166", "#0f5a36"
+VIOLET, SAND, WINE, FOREST = "#5b3fd6", "#cdc58f", "#661166", "#123b12"
 PALETTE = (
     *(BLUE, ORANGE, GREEN, PURPLE, RED, SKY, BLACK, YELLOW),
     *(VIOLET, SAND, WINE, FOREST),

@@ -8,7 +8,6 @@ from typing import Any
 from .._mixture.em import EFFECTS
 from ..diagnostics import Diagnostics, FeatureBalance, FeatureProfile
 from ..diagnostics._diagnose import DROPPED
-from ..diagnostics._results import leading
 from ..diagnostics._verdict import BALANCED, DECISIVE, describe_names, describe_size
 from ._page import (
     Column,
@@ -632,8 +631,8 @@ def _profile_table(d: Diagnostics) -> ReportTable:
     return ReportTable(
         "profiles",
         "Cluster profiles",
-        "Columns in which each cluster differs most from the other rows, by at least 0.2, without "
-        "the suspects. Differences are in standard deviations of the column; inside and outside "
+        "Columns in which each cluster differs most from the other rows, without the "
+        "suspects. Differences are in standard deviations of the column; inside and outside "
         f"are means{how}.",
         (
             Column("Cluster", "int"),
@@ -651,7 +650,7 @@ def _profile_table(d: Diagnostics) -> ReportTable:
                 ),
             )
             for c in d.clusters
-            for f in leading(c)
+            for f in c.features
         ),
     )
 
