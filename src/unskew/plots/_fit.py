@@ -73,6 +73,7 @@ def love_plot(
     ax.set_yticks(y, [shorten(row.feature) for row in shown], color=INK)
     ax.set_ylim(-0.8, len(shown) - 0.2)
     ax.set_xlim(0, 1.05 * max([threshold * 1.5, *before, *after]))
+    ax.xaxis.set_major_locator(MaxNLocator(6))
     ax.set_xlabel(f"largest |standardised difference|; dashed: {threshold:g}")
     left = len(rows) - len(shown)
     note(ax, f"{left} omitted" if left else "")
@@ -118,7 +119,7 @@ def correlation_map(found: Any, ax: Axes | None = None, *, which: str = "after")
     r = np.array(getattr(correlation, which))
     d = len(correlation.names)
     np.fill_diagonal(r, 0.0)
-    names = [f"{shorten(name)}  {i}" for i, name in enumerate(correlation.names, 1)]
+    names = [f"{i}: {shorten(name)}" for i, name in enumerate(correlation.names, 1)]
     # The names stand left of the map, which is square.
     taken = 0.07 * max(map(len, names), default=0) if d <= MOST_NAMED else 0.0
     ax = new_axes(ax, WIDTH * (0.92 if d > 6 else 0.6) - 0.9 * taken)
