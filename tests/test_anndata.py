@@ -44,6 +44,7 @@ def test_corrected_rows_are_those_of_the_corrector():
     np.testing.assert_allclose(adata.obs["X_unskew_weight"], own.sample_weight_)
     found = adata.uns["X_unskew"]
     assert found["levels"].tolist() == ["batch=early", "batch=late"]
+    np.testing.assert_allclose(found["shares"], own.mixture_.shares_)
     removed = adata.obsm["X_pca"] - adata.obsm["X_unskew"]
     np.testing.assert_allclose(removed, found["effects"][late.astype(int)], atol=1e-12)
     np.testing.assert_allclose(np.diff(found["effects"], axis=0), 2.0, atol=0.5)
@@ -82,6 +83,8 @@ def test_several_keys_weights_and_protected_columns_are_read_from_obs():
     )  # fmt: skip
     found = adata.uns["X_clean"]
     assert found["levels"].tolist() == ["batch=early", "batch=late"]  # age is not removed
+    assert found["shares"].shape == (2, 3)
+    np.testing.assert_allclose(found["shares"].sum(axis=1), 1.0)
     assert found["params"]["protect"] == "age"
     np.testing.assert_array_equal(adata.obs["X_clean_weight"] == 0, adata.obs["share"] == 0)
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
-from unskew import DCKM, ConsensusDCKM, DecorrelationWeights, SelectionMixture
+from unskew import DCKM, ConsensusDCKM, DecorrelationWeights, SelectionMixture, SuspectCorrector
 from unskew._data import sampling
 from unskew.diagnostics import METHODS, Evidence, audit, compare, decide, diagnose, verdict
 from unskew.diagnostics._likelihood import (
@@ -917,6 +918,20 @@ def test_rare_values_of_a_suspect_are_one_value(rng):
 
 
 # ------------------------------------------------------------------------------------ mixtures
+@pytest.mark.filterwarnings("ignore")
+def test_a_corrector_is_described_by_its_mixture():
+    data = make_sites(400, n_clusters=3, n_sites=2, separation=4, random_state=0)
+    sites = data.suspects
+    corrector = SuspectCorrector(sites, 3, random_state=0).fit(data.X)
+    mixture = SelectionMixture(3, suspects=sites, random_state=0).fit(data.X)
+    assert verdict(corrector, data.X) == verdict(mixture, data.X)
+    reference = np.arange(400) < 300
+    some = SuspectCorrector(sites, 3, reference=reference, random_state=0).fit(data.X)
+    assert diagnose(some, data.X).evidence.n_rows == 300
+    with pytest.raises(NotFittedError, match="SuspectCorrector"):
+        verdict(SuspectCorrector(sites, 3), data.X)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_mixture_of_few_rows_has_a_verdict(rng):
     frame = pd.DataFrame({"x": rng.normal(size=5), "y": rng.normal(size=5), "site": list("aabbb")})

@@ -70,7 +70,8 @@ def correct(
     ``obs[key_added + "_weight"]`` : float
         Inverse-selection weights (times the design weights), for weighted methods and metrics.
     ``uns[key_added]`` : dict
-        "params"; "levels", "effects" and "effects_se" (n_levels, n_columns); "identified";
+        "params"; "levels", "effects" and "effects_se" (n_levels, n_columns); "shares"
+        (n_levels, n_components): shares of the groups of the mixture in each batch; "identified";
         "n_components"; "choice": the covariance, the form of the effects and of the selection.
 
     Examples
@@ -88,7 +89,8 @@ def correct(
     corrector.fit(X, sample_weight=_weights(adata, weight_key))
     adata.obsm[key_added] = corrector.transform(X)[names].to_numpy(dtype=np.float64)
     adata.obs[f"{key_added}_weight"] = corrector.sample_weight_
-    effects = [one for one in corrector.suspect_effects_ if one["suspect"] in suspects]
+    own = [i for i, one in enumerate(corrector.suspect_effects_) if one["suspect"] in suspects]
+    effects = [corrector.suspect_effects_[i] for i in own]
     adata.uns[key_added] = {
         "params": _plain(
             {"key": key, "use_rep": use_rep, "protect": protect, "weight_key": weight_key}
@@ -96,6 +98,7 @@ def correct(
             | parameters
         ),
         **_effects(effects, names),
+        "shares": np.asarray(corrector.mixture_.shares_)[own],
         "identified": corrector.identified_,
         "n_components": corrector.n_components_,
         "choice": dict(corrector.mixture_.choice_),

@@ -166,10 +166,7 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         with rollback_on_error(self):
             X = X if as_frame(X) is not None or sp.issparse(X) else np.asarray(X)
             suspects, own["suspects"] = self._find_suspects(X)
-            weights = sample_weight
-            if self.reference is not None:
-                mask = self._reference_rows(X)
-                weights = check_weights(sample_weight, mask.size) * mask
+            weights = self._fit_weights(X, sample_weight)
             with warnings.catch_warnings():
                 if self.reference is not None:  # the columns that define it are constant in it
                     warnings.simplefilter("ignore", ColumnWarning)
@@ -182,8 +179,8 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             self.suspects_ = suspects
             self.sample_weight_ = mixture.combined_weights_
             if self.reference is not None:
-                w = mixture.predict_weights(X) * check_weights(sample_weight, mask.size)
-                self.sample_weight_ = w
+                w = mixture.predict_weights(X)
+                self.sample_weight_ = w * check_weights(sample_weight, w.size)
             self.identified_ = mixture.identified_
             self.n_components_, self.n_iter_ = mixture.n_components_, mixture.n_iter_
             if suspects is not None and self.n_components == "auto" and self.n_components_ == 1:
@@ -228,6 +225,13 @@ class SuspectCorrector(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"{both[0] if names is None else names[both[0]]!r}; it should be one of them"
             )
         return suspects, [*suspects.tolist(), *protected.tolist()]
+
+    def _fit_weights(self, X: Any, sample_weight: Any) -> Any:
+        """Weights with which the mixture is fitted: those of the reference rows only."""
+        if self.reference is None:
+            return sample_weight
+        rows = self._reference_rows(X)
+        return check_weights(sample_weight, rows.size) * rows
 
     def _reference_rows(self, X: Any) -> np.ndarray:
         """Mask of the rows from which effects are learned."""

@@ -27,6 +27,7 @@ from .._mixture.em import Choice
 from .._progress import emit, nested_progress
 from .._validation import check_weights
 from ..baselines import PlainKMeans, RegressOutKMeans
+from ..corrector import SuspectCorrector
 from ..dckm import DCKM
 from ..metrics import effective_sample_size, kish_size
 from ..mixture import SelectionMixture
@@ -62,7 +63,7 @@ def diagnose(
 
     Parameters
     ----------
-    model : fitted SelectionMixture, DCKM, ConsensusDCKM or DecorrelationWeights
+    model : fitted SelectionMixture, SuspectCorrector, DCKM, ConsensusDCKM or DecorrelationWeights
     X, sample_weight
         The data and design weights of the fit. Data (in memory, a file or a reader) with more
         than 20,000 rows, or more than 2**24 entries if dense, are subsampled to that size at
@@ -105,7 +106,7 @@ def verdict(model: Any, X: Any, sample_weight: Any = None) -> Verdict:
 
     Parameters
     ----------
-    model : fitted SelectionMixture, DCKM, ConsensusDCKM or DecorrelationWeights
+    model : fitted SelectionMixture, SuspectCorrector, DCKM, ConsensusDCKM or DecorrelationWeights
     X, sample_weight
         The data and design weights of the fit, as in `diagnose`.
 
@@ -180,6 +181,9 @@ def mean_difference(model: Any, X: Any, sample_weight: Any = None) -> tuple[floa
 
 
 def inspect_fit(model: Any, X: Any, sample_weight: Any, feature_names: Any = None) -> Inspection:
+    if isinstance(model, SuspectCorrector):  # described by the mixture that estimated its effects
+        check_is_fitted(model, "mixture_")
+        sample_weight, model = model._fit_weights(X, sample_weight), model.mixture_
     check_is_fitted(model, "weights_")
     dense = isinstance(model, SelectionMixture) and sp.issparse(X)
     most = max(MIN_ROWS, min(MAX_ROWS, MAX_ENTRIES // X.shape[1])) if dense else MAX_ROWS
