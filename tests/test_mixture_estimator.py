@@ -447,6 +447,7 @@ def test_sites_that_share_one_group_are_named_in_a_warning():
         (dict(init=np.full(900, 7)), "labels from 7 to 7"),
         (dict(population_shares=[1, 2, 3]), "they add up to 6"),
         (dict(kinds={0: "text"}), "should be 'number' or 'category'"),
+        (dict(kinds={0: np.zeros(900)}), r"kinds\[0\]=array.* should be 'number' or 'category'"),
     ],
 )
 def test_bad_parameters_are_named(sites, parameters, message):

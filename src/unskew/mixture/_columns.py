@@ -89,8 +89,9 @@ def find_kinds(kinds: dict | None, names: np.ndarray | None, d: int) -> dict[int
     found = {}
     for key, kind in (kinds or {}).items():
         at = find_columns(key, names, d, "kinds")
-        if kind not in ("number", "category"):
-            raise ValueError(f"kinds[{key!r}]={kind!r} should be 'number' or 'category'")
+        if not (isinstance(kind, str) and kind in ("number", "category")):
+            shown = repr(kind)[:40]
+            raise ValueError(f"kinds[{key!r}]={shown} should be 'number' or 'category'")
         found[int(at[0])] = kind
     return found
 
