@@ -826,7 +826,7 @@ BY_DCKM = [*FIT, "-s", "site", "--drop", "patient", "--method", "dckm"]
         (["fit", *FIT, "--drop", "patient"], ["restart 2 of 2", "objective", "baseline 1 of 1"]),
         (
             ["fit", *FIT, "-s", "site", "--drop", "patient"],
-            ["candidate with common shares 1 of 1", "selected by BIC: ", "half 2 of 2"],
+            ["candidate with common shares 1 of 1", "selected by BIC for ", "half 2 of 2"],
         ),
         (["fit", *BY_DCKM, "--adjust", "both"], ["initialization 3 of 3", "baseline 3 of 3"]),
         (["fit", *BY_DCKM, "--runs", "3"], ["run 3 of 3"]),

@@ -421,15 +421,16 @@ def test_reasons_have_the_numbers_and_the_columns():
         # Of a mixture: its own likelihood counts only where halves of the rows confirm it.
         (MIXTURE, "helped", "by 200, and each of them is found again in random halves"),
         (MIXTURE | {"halves": 0.84, "stabilities": ((0, 0.9), (3, 0.84))}, "cannot be told",
-         "1 of 2 are found again in random halves of the rows; the lowest Jaccard "
-         "similarity is 0.84 (cluster 3), where at least 0.85 is asked"),
+         "Only 1 of the 2 clusters is found again in random halves of the rows; the lowest "
+         "Jaccard similarity is 0.84 (cluster 3), where at least 0.85 is asked"),
         (MIXTURE | {"halves": 0.86}, "helped", "by 200, and each of them is found again"),
         (MIXTURE | {"halves": 0.89, "stabilities": ((0, 0.95), (1, 0.89)),
                     "identified": "under small effects"}, "cannot be told",
-         "1 of 2 are found again in random halves of the rows; the lowest Jaccard "
-         "similarity is 0.89 (cluster 1), where at least 0.9 is asked"),
+         "Only 1 of the 2 clusters is found again in random halves of the rows; the lowest "
+         "Jaccard similarity is 0.89 (cluster 1), where at least 0.9 is asked"),
         (MIXTURE | {"identified": "no"}, "cannot be told", "share too few clusters"),
-        (MIXTURE | {"identified": "under small effects"}, "helped", "This holds if the effects"),
+        (MIXTURE | {"identified": "under small effects"}, "helped",
+         "This holds if “site” has no large effects."),
         (MIXTURE | {"suspects_matter": False}, "no effect", "Naming “site” changed nothing"),
         (MIXTURE | {"group_gain": -60.0}, "cannot be told", "do not show clusters"),
         ({"group_gain": -60.0}, "cannot be told", "do not show clusters"),
@@ -452,8 +453,9 @@ def test_reasons_have_the_numbers_and_the_columns():
         (MIXTURE | {"kish_size": 3.0}, "helped", "have a lower BIC than those of"),
         # The groups of the mixture are no evidence where they are not reproducible.
         ({"mixture_halves": 0.84, "stabilities": ((0, 0.84), (1, 0.9))}, "cannot be told",
-         "1 of 2 are found again in random halves of the rows; the lowest Jaccard "
-         "similarity is 0.84, where at least 0.85 is asked"),
+         "and only 1 of the 2 groups of a mixture model, with which both could be compared, is "
+         "found again in random halves of the rows; the lowest Jaccard similarity is 0.84, "
+         "where at least 0.85 is asked"),
         # The mixture found other groups than both, which is no reason not to say "harmed".
         ({"mixture_bic": 600.0, "mixture_same": 0.85}, "cannot be told",
          "lower than both, by 400. Try SelectionMixture"),
@@ -467,7 +469,7 @@ def test_reasons_have_the_numbers_and_the_columns():
         ({"mixture_bic": 600.0, "mixture_same": 0.3, "kmeans_bic": 1050.0}, "harmed", "by 0.30"),
         ({"identified": "no", "not_identified": "No group joins."}, "cannot be told",
          "No group joins."),
-        ({"identified": "under small effects"}, "helped", "if the effects of “site” are small"),
+        ({"identified": "under small effects"}, "helped", "if “site” has no large effects"),
         ({"bic": None, "kmeans_bic": None}, "cannot be told", "too many columns"),
     ],
 )  # fmt: skip
@@ -1119,15 +1121,17 @@ def test_a_column_that_separates_clusters_alone_is_told():
     model = SelectionMixture(2, suspects="site", covariance="diag", random_state=0).fit(table)
     own = int(np.asarray(model.labels_)[kind == 0][0])
     words = (
-        f"“scan” alone{{}} nearly separates cluster {1 - own} from cluster {own}, in which it is "
-        "nearly constant."
+        f"“scan” alone nearly decides between cluster {1 - own} and cluster {own}, in which it is "
+        "nearly constant. Its numbers may be codes; if they are, it should be read as a category."
     )
-    assert diagnose(model, table, against=False).separating == (words.format(""),)
+    assert diagnose(model, table, against=False).separating == (words,)
     table.loc[::3, "scan"] = np.nan
     model.fit(table)
     own = int(np.asarray(model.labels_)[kind == 0][0])
     (sentence,) = diagnose(model, table, against=False).separating
-    assert "“scan” alone, where it is observed, nearly separates" in sentence
+    assert sentence.startswith(
+        "Where “scan” is observed (66% of the rows), it alone nearly decides between cluster "
+    )
     table["scan"] = rng.normal(size=400)
     assert diagnose(model.fit(table), table, against=False).separating == ()
 

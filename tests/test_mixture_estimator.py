@@ -393,9 +393,11 @@ def test_identified_counts_the_groups_that_join_the_levels():
     assert answer == "under small effects"
     assert why == (
         "Only group 1 occurs at all values of “site”. An effect of “site” on the columns cannot be "
-        "told from a difference of the groups: the fit assumes that it is small. If it is not, "
-        "these groups are wrong."
+        "told from a difference of the groups: the fit assumes that it is small. If there is a "
+        "large one, these groups are wrong."
     )
+    none = identify(np.array([[50, 50, 0], [0, 50, 50.0]]), ["a", "b"], "site", effects=False)
+    assert none == (answer, why.replace("fit assumes that it is small", "selected model has none"))
     three = np.array([[50, 50, 0], [50, 50, 50], [0, 0, 50.0]])
     for levels, named in ((["a", "b", "c"], "“c” (group 2) has"), (None, "some values have")):
         answer, why = identify(three, levels, "site")
@@ -628,7 +630,7 @@ def test_bic_of_the_candidates_is_that_of_the_model(unit):
     assert all(e.done == e.total for e in last)
     assert sum(e.total for e in last) == len(reported) == len(model.candidates_)
     (chosen,) = [e.status for e in events if e.phase == "message"]
-    assert chosen.startswith("selected by BIC: 2 clusters, columns ")
+    assert chosen.startswith("selected by BIC for 2 clusters: columns ")
 
 
 def test_a_notebook_shows_the_model_before_and_after_the_fit(rng):

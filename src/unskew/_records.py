@@ -65,6 +65,8 @@ class Finding(NamedTuple):
     text: str
 
 
+# A topic.
+CODES = "few integers"
 # What to do about a topic. Both ways to say it: parameters, and options of the command line.
 ADVICE = {
     "left out": ("kinds={name: 'number'} or 'category' keeps a column", "--number or --category"
@@ -74,7 +76,7 @@ ADVICE = {
     "read as text": ("convert the column to numbers", "--missing WORD reads WORD as missing"),
     "value labels": ("read as numbers; kinds={name: 'category'} reads them as categories",
                      "read as numbers; as categories: --category NAME"),
-    "few integers": ("these are read as numbers; if they are codes: kinds={name: 'category'}",
+    CODES: ("these are read as numbers; if they are codes: kinds={name: 'category'}",
                      "these are read as numbers; if they are codes: --category NAME"),
     "near-duplicate": ("counts twice in the distance", "counts twice in the distance: --drop NAME"),
     "one to one": ("the same information twice", "the same information twice: --drop NAME"),

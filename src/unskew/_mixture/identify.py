@@ -29,10 +29,15 @@ def is_joined(N: np.ndarray) -> bool:
 
 
 def identify(
-    N: np.ndarray, levels: list[str] | None, suspect: str, group: str = "group"
+    N: np.ndarray,
+    levels: list[str] | None,
+    suspect: str,
+    group: str = "group",
+    *,
+    effects: bool = True,
 ) -> tuple[str, str]:
     """("yes", "under small effects" or "no", and why, in words). ``levels`` without names: None;
-    ``group``: what a group is called.
+    ``group``: what a group is called; ``effects``: whether the model has effects.
 
     Two levels that share two groups fix the effect and the matching of their groups: the
     difference of the two means is the same at both. Through one group only, either group of one
@@ -72,14 +77,20 @@ def identify(
             f"Of the values of “{suspect}”, {named} {have} at most one {group} in common with each "
             "of the others"
         )
+    assumed = "the fit assumes that it is small" if effects else "the selected model has none"
     return answer, (
         f"{overlap}. An effect of “{suspect}” on the columns cannot be told from a difference of "
-        f"the {group}s: the fit assumes that it is small. If it is not, these {group}s are wrong."
+        f"the {group}s: {assumed}. If there is a large one, these {group}s are wrong."
     )
 
 
 def identify_suspects(
-    N: np.ndarray, which: np.ndarray, levels: list[str], suspects: list[str]
+    N: np.ndarray,
+    which: np.ndarray,
+    levels: list[str],
+    suspects: list[str],
+    *,
+    effects: bool = True,
 ) -> tuple[str, str]:
     """The same for several suspects, each by itself: the worst answer, and why.
 
@@ -88,7 +99,7 @@ def identify_suspects(
     found = []
     for i, name in enumerate(suspects):
         own = np.flatnonzero(which == i)
-        found.append(identify(N[own], [levels[at] for at in own], name))
+        found.append(identify(N[own], [levels[at] for at in own], name, effects=effects))
     answers = [answer for answer, _ in found]
     worst = next(one for one in ("no", "under small effects", "yes") if one in answers)
     return worst, " ".join(why for _, why in found if why)

@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from .._data.columns import ColumnValues, format_number
+from .._records import CODES
 
 # Without max_categories, number of the most frequent values of a text column that are kept.
 MAX_DISTINCT = 50
@@ -111,7 +112,7 @@ def describe_number(name: str, v: np.ndarray, different: np.ndarray) -> tuple:
     if few and (different == np.floor(different)).all():
         shown = [format_number(x) for x in different]
         shown = shown if len(shown) <= 5 else [*shown[:3], "...", shown[-1]]
-        found.append(("few integers", ", ".join(shown)))
+        found.append((CODES, ", ".join(shown)))
     return tuple(found)
 
 

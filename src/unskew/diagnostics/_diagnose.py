@@ -267,7 +267,9 @@ def describe_fit(inspection: Inspection, baselines: dict[str, np.ndarray]) -> Di
         flow=flow,
         projection=projection,
         effects=_effects(model),
-        overlap=() if labels is None else measure_overlap(view, labels, w, int(model._K)),
+        overlap=()
+        if labels is None
+        else measure_overlap(view, labels, w, int(model._K), _has_effects(model)),
         mixing=() if labels is None else measure_mixing(view, labels, w, _seed(model)),
         margins=tuple(
             KnownShare(str(column), str(value), share["wanted"], share["start"], share["reached"])
@@ -510,6 +512,11 @@ def _form(model: Any) -> str:
     tried = len(_tried(model))
     selected = f" (lowest BIC of {tried} forms)" if tried > 1 else ""
     return f"{Choice(**model.choice_).in_words}{selected}"
+
+
+def _has_effects(model: Any) -> bool:
+    """False of a mixture without effects of the suspects."""
+    return not isinstance(model, SelectionMixture) or model.choice_["effects"] != "none"
 
 
 def _tried(model: SelectionMixture) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from sklearn.utils.extmath import randomized_svd
 from .. import _arrays
 from .._data.sampling import FitVectors
 from .._kmeans import cluster_sums
+from .._records import CODES
 from .._summaries import describe_clusters
 from ..metrics import (
     adjusted_rand_score,
@@ -386,15 +387,23 @@ def separating_columns(view: View, labels: np.ndarray) -> tuple[str, ...]:
         if variance > 1e-12 and min(within) <= CONSTANT * variance:
             share = 1 - rest / variance
             if share >= SEPARATING:
-                found.append((share, int(j), parts[1 - constant], parts[constant], n < mass.sum()))
+                observed = n / mass.sum()
+                found.append((share, int(j), parts[1 - constant], parts[constant], observed))
+    codes = {f.column for f in view.encoder.findings_ if f.topic == CODES} if view.encoder else ()
     sentences: dict[str, str] = {}
-    for _, j, others, own, some in sorted(found, key=lambda one: -one[0]):
-        where = ", where it is observed," if some else ""
-        sentences.setdefault(
-            view.source_names[view.sources[j]],
-            f"“{view.names[j]}” alone{where} nearly separates {_clusters_in_words(others)} from "
-            f"{_clusters_in_words(own)}, in which it is nearly constant.",
+    for _, j, others, own, observed in sorted(found, key=lambda one: -one[0]):
+        source = view.source_names[view.sources[j]]
+        name = f"“{view.names[j]}”"
+        alone = f"{name} alone"
+        if observed < 1:
+            alone = f"Where {name} is observed ({observed:.0%} of the rows), it alone"
+        text = (
+            f"{alone} nearly decides between {_clusters_in_words(others)} and "
+            f"{_clusters_in_words(own)}, in which it is nearly constant."
         )
+        if source in codes:
+            text += " Its numbers may be codes; if they are, it should be read as a category."
+        sentences.setdefault(source, text)
     return tuple(sentences.values())[:MAX_SEPARATING]
 
 

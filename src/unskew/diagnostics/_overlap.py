@@ -29,8 +29,11 @@ class SuspectValues(NamedTuple):
     codes: np.ndarray
 
 
-def measure_overlap(view: View, labels: np.ndarray, w: np.ndarray, K: int) -> tuple[Overlap, ...]:
-    """Rows and weights of each cluster by the values of each suspect, without rows of weight 0."""
+def measure_overlap(
+    view: View, labels: np.ndarray, w: np.ndarray, K: int, effects: bool
+) -> tuple[Overlap, ...]:
+    """Rows and weights of each cluster by the values of each suspect, without rows of weight 0;
+    ``effects``: whether the model has effects of the suspects."""
     present = view.a > 0
     found = []
     for suspect in suspect_values(view):
@@ -39,7 +42,7 @@ def measure_overlap(view: View, labels: np.ndarray, w: np.ndarray, K: int) -> tu
         rows, weight = np.zeros((L, K)), np.zeros((L, K))
         np.add.at(rows, at, 1.0)
         np.add.at(weight, at, w[present])
-        found.append(overlap_of(suspect.name, suspect.values, rows, weight))
+        found.append(overlap_of(suspect.name, suspect.values, rows, weight, effects=effects))
     return tuple(found)
 
 
@@ -49,11 +52,13 @@ def overlap_of(
     rows: np.ndarray,
     weight: np.ndarray,
     group: str = "cluster",
+    *,
+    effects: bool = True,
 ) -> Overlap:
     """The overlap from the numbers of rows and the weights, both (values, clusters)."""
     total = weight.sum(1, keepdims=True)
     share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
-    identified, sentence = identify(rows, list(values), name, group)
+    identified, sentence = identify(rows, list(values), name, group, effects=effects)
     return Overlap(
         suspect=name,
         values=values,

@@ -315,8 +315,9 @@ def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) 
         return conclude(
             "cannot be told",
             f"The clusters differ from those of {plain} (agreement {e.same_as_dropped:.2f}), and "
-            "the groups of a mixture model, with which both could be compared, are not "
-            f"reproducible: {_not_found(e, e.mixture_halves)}.",
+            + _not_found(
+                e, e.mixture_halves, "groups of a mixture model, with which both could be compared,"
+            ),
         )
     assert e.mixture_halves is not None
     numbers = (
@@ -360,10 +361,8 @@ def _decide_mixture(e: Evidence, plain: str, conclude: Callable[[str, str], Verd
             "differences of the clusters.",
         )
     if not reproducible(e.halves, e.identified):
-        return conclude(
-            "cannot be told",
-            f"Not all clusters are reproducible: {_not_found(e, e.halves)}.",
-        )
+        found = _not_found(e, e.halves, "clusters")
+        return conclude("cannot be told", found[0].upper() + found[1:])
     gain = e.kmeans_bic - e.bic
     if abs(gain) <= CLEAR:
         return conclude(
@@ -391,7 +390,8 @@ def _unless_unidentified(
     if e.identified == "no":
         return conclude("cannot be told", e.not_identified)
     if e.identified == "under small effects":
-        sentence += f" This holds if the effects of {describe_names(e.suspects)} are small."
+        has = "has" if len(e.suspects) == 1 else "have"
+        sentence += f" This holds if {describe_names(e.suspects)} {has} no large effects."
     return conclude("helped", sentence)
 
 
@@ -425,15 +425,16 @@ def reproducible(halves: float | None, identified: str | None) -> bool:
     return halves is not None and halves >= REPRODUCIBLE[identified or "no"]
 
 
-def _not_found(e: Evidence, halves: float | None) -> str:
+def _not_found(e: Evidence, halves: float | None, what: str) -> str:
     """How many groups of a mixture are found again, and the worst."""
     asked = REPRODUCIBLE[e.identified or "no"]
     again = sum(value >= asked for _, value in e.stabilities)
     worst = min(e.stabilities, key=lambda one: one[1], default=(0, halves or 0.0))
     named = f" (cluster {worst[0]})" if e.of_mixture else ""
     return (
-        f"{again} of {len(e.stabilities)} are found again in random halves of the rows; the lowest "
-        f"Jaccard similarity is {worst[1]:.2f}{named}, where at least {asked:g} is asked"
+        f"{f'only {again}' if again else 'none'} of the {len(e.stabilities)} {what} "
+        f"{'are' if again > 1 else 'is'} found again in random halves of the rows; the lowest "
+        f"Jaccard similarity is {worst[1]:.2f}{named}, where at least {asked:g} is asked."
     )
 
 

@@ -392,8 +392,13 @@ class SelectionMixture(
                     alone = one_group(problem, settings)
                 self._store(problem, fit, work.candidates, alone)
                 if len(work.candidates) > 1:
-                    chosen = f"{fit.model.K} clusters, {fit.model.choice.in_words}"
-                    emit("message", status=f"selected by BIC: {chosen}")
+                    number = f"{fit.model.K} clusters"
+                    start = (
+                        f"selected by BIC: {number},"
+                        if self.n_components == "auto"
+                        else f"selected by BIC for {number}:"
+                    )
+                    emit("message", status=f"{start} {fit.model.choice.in_words}")
                 if checkpoint is not None:
                     checkpoint.remove()
         return self
@@ -620,7 +625,10 @@ class SelectionMixture(
             self.shares_se_ = np.sqrt(np.maximum(shares, 0.0))
         shown = (parts > 0) @ N
         names = [s.name for s in self._combinations.suspects]
-        self.identified_, why = identify_suspects(shown, which, self.levels_, names)
+        effects = self.choice_["effects"] != "none"
+        self.identified_, why = identify_suspects(
+            shown, which, self.levels_, names, effects=effects
+        )
         self.positivity_ = positivity(shown, self.population_shares_)
         lacking = describe_lacking(self.positivity_, self.levels_, self._combinations.label)
         used = int((count_labels(self.labels_, K, problem.a) > 0).sum())

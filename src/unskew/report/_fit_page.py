@@ -34,6 +34,8 @@ MAX_DRAWN = 300
 MAX_OVERLAPS = 3
 # A love plot with more features than this spans two rows of the grid.
 TALL = 12
+# Points of a line that is drawn.
+FEWEST_POINTS = 3
 WHEN = ("before", "after")
 UNWEIGHTED = ("Unweighted difference", "Unweighted inside", "Unweighted outside")
 TONES = {"helped": "good", "no effect": "neutral", "harmed": "bad", "cannot be told": "neutral"}
@@ -64,7 +66,7 @@ def page_of_fit(d: Diagnostics) -> Page:
         settings=d.settings,
         notes=d.notes,
         done=_done(d),
-        limits=tuple(each.sentence for each in d.overlap if each.sentence),
+        limits=(*(each.sentence for each in d.overlap if each.sentence), *d.separating),
     )
 
 
@@ -93,14 +95,15 @@ def _what_was_fitted(d: Diagnostics) -> str:
         if is_uniform(d):
             strongest = max((one.value for one in d.associations), default=0.0)
             shares = (
-                f"The model assumes that their shares are the same for all values of {what}; in "
-                f"the assigned rows, the association of cluster and suspect is {strongest:.2f} (0 "
-                "= equal shares, 1 = each value in clusters of its own)."
+                f"Their shares in the model are equal for all values of {what}. In the assigned "
+                f"rows, the association of cluster and suspect is {strongest:.2f} (0 = equal "
+                "shares, 1 = each value in clusters of its own); the higher it is, the less do the "
+                "rows agree with the model."
             )
         else:
             shares = (
                 f"Their shares differ between the values of {what}; the learned weights of the "
-                "rows make them the same."
+                f"rows make them as equal as possible{_none_to_weight_up(d)}."
             )
         return f"{fitted}. {shares} {_what_was_removed(d, what)}"
     if model == "SelectionMixture":
@@ -192,13 +195,17 @@ def _correction_section(d: Diagnostics) -> Section:
     if unchanged:
         love = f"The largest difference of each column; {before} {of}."
     maps = [_map(d, which) for which in WHEN[: 1 if unchanged else 2]]
-    fit = Picture(
-        "terms",
-        "Convergence",
-        f"{_objective_in_words(d)} Status: {c.status} after {plural(c.iterations, 'iteration')}.",
-        f"Line plot over {plural(c.iterations, 'iteration')}.",
-        drawn("objective_terms", d),
-    )
+    fit: tuple[Picture, ...] = ()
+    if max((len(values) for _, values in c.history), default=0) >= FEWEST_POINTS:
+        done = iterations_in_words(c.iterations, d.settings.model)
+        convergence = Picture(
+            "terms",
+            "Convergence",
+            f"{_objective_in_words(d)} Status: {c.status} after {done}.",
+            f"Line plot over {done}.",
+            drawn("objective_terms", d),
+        )
+        fit = (convergence,)
     weights = Picture(
         "distribution",
         "The learned weights",
@@ -221,7 +228,7 @@ def _correction_section(d: Diagnostics) -> Section:
                 tall=tall,
             ),
             *(() if is_uniform(d) else (weights,)),
-            *((fit, *maps) if tall or is_uniform(d) else (*maps, fit)),
+            *((*fit, *maps) if tall or is_uniform(d) else (*maps, *fit)),
             *((_effects_picture(d),) if d.effects else ()),
         ),
     )
@@ -237,12 +244,22 @@ def _correction_in_words(d: Diagnostics) -> str:
         return f"{lead} All learned weights are 1 and no column was changed: nothing was corrected."
     if is_uniform(d):
         lead += " All learned weights are 1: the correction changed columns only."
-    elif any(0 in row for each in d.overlap for row in each.rows):
-        lead += (
-            " Differences can remain where a value of a suspect has no rows of a cluster: there "
-            "are none to weight up."
-        )
+    elif _none_to_weight_up(d):
+        lead += f" Differences can remain{_none_to_weight_up(d)}."
     return lead
+
+
+def _none_to_weight_up(d: Diagnostics) -> str:
+    """Why the weights cannot make all shares equal."""
+    if not any(0 in row for each in d.overlap for row in each.rows):
+        return ""
+    return "; where a value has no rows of a cluster, there are none to weight up"
+
+
+def iterations_in_words(n: int, model: str) -> str:
+    """The number of iterations; a mixture starts its last run from the solutions of a search."""
+    last = " of the last run of EM" if model == "SelectionMixture" else ""
+    return f"{plural(n, 'iteration')}{last}"
 
 
 def _objective_in_words(d: Diagnostics) -> str:
@@ -401,7 +418,6 @@ def _clusters_section(d: Diagnostics) -> Section | None:
         "The columns in which each cluster differs most from the other rows: differences of the "
         f"means, in standard deviations of the column{'' if uniform else bars}.",
         f"The {MAX_CARDS} largest clusters are shown; the table has all." if left else "",
-        *d.separating,
         f"Separation: {separation_in_words(d)}." if d.separation is not None else "",
     )
     return Section(
@@ -422,8 +438,8 @@ def separation_in_words(d: Diagnostics) -> str:
         parts.append(f"silhouette{where} {one.silhouette:.2f} (1 = far apart, 0 = overlapping)")
     if one.bic_gain is not None:
         what = "higher" if one.bic_gain >= 0 else "lower"
-        size = f"{abs(one.bic_gain):,.0f} {what} than that of {plural(len(d.clusters), 'cluster')}"
-        parts.append(f"BIC of one cluster {size} (from {DECISIVE:.0f} on, clusters are clear)")
+        size = f"{abs(one.bic_gain):,.0f} {what} than that of {len(d.clusters)}"
+        parts.append(f"BIC of one cluster {size} (below {DECISIVE:.0f}: hardly clusters)")
     return "; ".join(parts)
 
 
@@ -585,9 +601,9 @@ def _numbers_section(d: Diagnostics) -> Section:
                 "effects",
                 "Effects of the suspects",
                 "Largest effects of a value of a suspect on a column, compared with the mean of "
-                "its values; of two values, which have opposite effects, one is shown. Unit: "
-                "standard deviations of a numeric column (sd), or the change of the logarithm of "
-                f"the odds of a value of another column (log-odds). {_removed(d)}",
+                "its values; of a suspect with two values, whose effects are opposite, one is "
+                "listed. Unit: standard deviations of a numeric column (sd), or the change of the "
+                f"logarithm of the odds of a value of another column (log-odds). {_removed(d)}",
                 (*texts("Suspect", "Column"), *numbers("Effect"), Column("Unit")),
                 tuple((one.suspect, one.feature, one.effect, one.unit) for one in d.effects),
             )

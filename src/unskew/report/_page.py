@@ -71,8 +71,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """``word`` is the verdict, ``tone`` its colour: good, neutral, bad; ``limits`` are assumptions
-    that it needs; ``done`` is what was done; ``front`` is the picture above the sections."""
+    """``word`` is the verdict, ``tone`` its colour: good, neutral, bad; ``limits`` are
+    assumptions that it needs and warnings; ``done`` is what was done; ``front`` is the picture
+    above the sections."""
 
     kind: str
     subject: str

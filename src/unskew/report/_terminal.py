@@ -20,7 +20,7 @@ from ..diagnostics._results import leading
 from ..diagnostics._simulated import MethodScores
 from ..diagnostics._verdict import describe_size
 from ._audit_page import page_of_audit
-from ._fit_page import is_uniform, separation_in_words
+from ._fit_page import is_uniform, iterations_in_words, separation_in_words
 from ._page import ReportTable, form, plural, rows_in_words, suspects_in_words
 
 COLOURS = {
@@ -160,7 +160,7 @@ def show_fit(
     e = found.evidence
     change = f"{e.typical_before:.2f} -> {e.typical_after:.2f} standard deviations"
     between = "of the other columns between the values of the suspects" if e.suspects else ""
-    rounds = plural(estimator.n_iter_, "iteration")
+    rounds = iterations_in_words(estimator.n_iter_, type(estimator).__name__)
     shown = [
         facts(
             ("rows", f"{n}, with design weights" if data["design_weights"] else n),
