@@ -160,7 +160,7 @@ CASES = (
      "council tax (32 values in 32 rows) was an identifier", [["columns", "council.csv"]],
      r"^ (name|patient_id|council tax)"),
     ("integer codes", "race and party (8 = don't know) became numbers without a word",
-     [["columns", "poll.csv"]], r"^ *(race|party)|few integers  "),
+     [["columns", "poll.csv"]], r"^ *(race|party)|whole numbers with few values  "),
     ("formats", "no .dta, .sav, .xlsx, .zip; the error said: name it with --format",
      [["columns", "poll.dta"], ["columns", "poll.zip"], ["columns", "poll.xyz"]],
      r"^ *party|xyz: "),

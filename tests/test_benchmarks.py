@@ -327,5 +327,5 @@ def test_first_contact_lists_notes_and_errors_of_each_command(tmp_path, monkeypa
     assert "left out: 32 different values" in text
     iris = next(line for line in text.splitlines() if line.startswith("| sklearn iris |  |"))
     assert iris.count("| 0 (") == 4
-    assert "| sklearn iris | few integers | target | 0, 1, 2 |" in text
+    assert "| sklearn iris | whole numbers with few values | target | 0, 1, 2 |" in text
     assert text.count("--suspect 'no such column' is not one of its 14 columns") == 2

@@ -373,24 +373,32 @@ def change(**values):
 
 def test_a_higher_likelihood_than_that_of_kmeans_is_help():
     assert change().word == "helped"
-    for words in ("by 0.95, those of k-means without “site” by 0.62", "lower by 300"):
+    for words in ("by 0.95, those of k-means without the suspects by 0.62", "lower by 300"):
         assert words in change().sentence
     assert not change().dropping_would_do
 
 
+def test_a_kmeans_that_depends_on_its_initialization_is_called_unstable():
+    told = " ".join(change(kmeans_repeated=0.7).reasons)
+    assert "agree by 0.70: k-means itself is unstable on these data." in told
+
+
 def test_reasons_have_the_numbers_and_the_columns():
     told = " ".join(change().reasons)
-    for words in ("0.50 standard deviations before the correction and 0.20 after; 0.04 is expected",
+    for words in ("0.50 standard deviations before the correction and 0.20 after; 0.04 is expected "
+                  "if “site” has nothing to do with the other columns.",
                   "effective sample size (Kish) is 800 of 2,000 rows (40%).",
                   "97% of that of k-means",
-                  "without “site” (adjusted Rand index, 1 = the same clusters): 0.60 in the "
+                  "without the suspects (adjusted Rand index, 1 = the same clusters): 0.60 in the "
                   "sample.",
-                  "by their initialization only, agree by 1.00.",
-                  "unskew 1,000, k-means without “site” 1,300, groups of a mixture model 950 (in "
-                  "the population that it estimates, they agree by 0.95 with unskew and by 0.62 "
-                  "with k-means).",
+                  "by their initialization only, agree by 1.00, so the initialization does not "
+                  "explain the difference.",
+                  "unskew 1,000, k-means without the suspects 1,300, groups of a mixture model 950 "
+                  "(in the population that it estimates, they agree by 0.95 with unskew and by "
+                  "0.62 with k-means).",
                   "rows: 0.90 with the correction, 0.95 for k-means",
-                  "more of age (+0.20); less of dust (-0.30)"):  # fmt: skip
+                  "more of the variance of age (+0.20) and less of the variance of dust "
+                  "(-0.30)."):  # fmt: skip
         assert words in told
 
 

@@ -212,9 +212,9 @@ def test_columns_shows_what_was_made_of_each_column(rng, form):
     assert notes == {
         "patient_id": "left out: 200 different integers in 200 rows: an identifier",
         "shuffled": "left out: row numbers 1 to 200",
-        "party": "few integers: 0, 1, 2, ..., 8",
-        "state code": "few integers: 7, 66, 67, ..., 70; one to one: its values correspond to "
-        "those of 'state'",
+        "party": "whole numbers with few values: 0, 1, 2, ..., 8",
+        "state code": "whole numbers with few values: 7, 66, 67, ..., 70; one to one: its "
+        "values correspond to those of 'state'",
         "inches": "near-duplicate: repeats 'cm'",
         "same": "constant: every value is 1",
     }
@@ -252,7 +252,7 @@ def test_columns_whose_values_correspond_are_no_repetition(rng):
     )
     assert abs(np.corrcoef(table["store"], table["number"])[0, 1]) < 0.9
     found = {f.column: (f.topic, f.text) for f in TableEncoder().fit(table).findings_
-             if f.topic != "few integers"}  # fmt: skip
+             if f.topic != "whole numbers with few values"}  # fmt: skip
     assert found == {
         "number": ("one to one", "its values correspond to those of 'store'"),
         "twice": ("near-duplicate", "repeats 'store'"),

@@ -66,7 +66,7 @@ class Finding(NamedTuple):
 
 
 # A topic.
-CODES = "few integers"
+CODES = "whole numbers with few values"
 # What to do about a topic. Both ways to say it: parameters, and options of the command line.
 ADVICE = {
     "left out": ("kinds={name: 'number'} or 'category' keeps a column", "--number or --category"

@@ -220,7 +220,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         a table by ``print(encoder)`` and in notebooks; ``columns_.to_frame()`` makes it one.
     findings_ : list of (topic, column, text)
         The notes: columns that are left out, pooled, near-duplicates of others, or numbers with
-        few integers, which may be codes.
+        whole numbers with few values, which may be codes.
     recipes_ : list
         One per source, with centre, scale, categories.
 

@@ -42,7 +42,7 @@ from ._view import View, call_of, check_names, row_index, settings_of, view_of_f
 
 ALL, DROPPED, REGRESSED = (
     "k-means, all columns",
-    "k-means, suspects dropped",
+    "k-means without the suspects",
     "k-means, suspects regressed out",
 )
 # Ratio of standard deviations beyond which k-means follows the columns of large units.

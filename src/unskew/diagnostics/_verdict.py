@@ -243,7 +243,7 @@ def decide(evidence: Evidence) -> Verdict:
 def _decide_by_likelihood(e: Evidence, conclude: Callable[[str, str], Verdict]) -> Verdict:
     """Verdict on clusters, compared with those of k-means without the suspects."""
     what = describe_names(e.suspects)
-    plain = f"k-means without {what}"
+    plain = "k-means without the suspects"
     if e.bic is None or e.kmeans_bic is None or e.same_as_dropped is None:
         return conclude(
             "cannot be told",
@@ -462,14 +462,14 @@ def _decide_by_weights(e: Evidence, conclude: Callable[[str, str], Verdict]) -> 
 
 
 def _reasons(e: Evidence) -> list[str]:
-    reasons = _reasons_of_likelihood(e)
+    reasons = reasons_of_likelihood(e)
     before, after = f"{e.typical_before:.2f}", f"{e.typical_after:.2f}"
     both = f"{before} standard deviations before the correction and {after} after"
     if before == after:
         both = f"{before} standard deviations before and after the correction"
     reasons.append(
-        f"The mean difference {_between(e)} is {both}; {e.by_chance:.2f} is expected by chance, of "
-        "columns that are independent."
+        f"The mean difference {_between(e)} is {both}; {e.by_chance:.2f} is expected if "
+        f"{_nothing_to_do(e)}."
     )
     if e.kish_size > e.n_rows * (1 - 1e-9):
         reasons.append("All rows have the same weight.")
@@ -477,6 +477,14 @@ def _reasons(e: Evidence) -> list[str]:
         reasons.append(
             f"The effective sample size (Kish) is {describe_size(e)}. It is the number of rows of "
             "equal weight whose means would be as precise."
+        )
+    if e.naming_gain is not None:
+        what = describe_names(e.suspects)
+        higher = "without" if e.naming_gain > 0 else "with"
+        reasons.append(
+            f"How much naming {what} adds: of the models that were tried, the best one {higher} "
+            f"{what} has a BIC that is higher by {abs(e.naming_gain):,.0f} (without: no effects, "
+            "common cluster shares)."
         )
     if e.same_as_kmeans is not None and not e.suspects:
         reasons.append(
@@ -491,7 +499,9 @@ def _reasons(e: Evidence) -> list[str]:
         reasons.append(
             "Strongest association of the clusters with a suspect (Cramér's V, or eta of a number; "
             f"0 = none, 1 = complete): {e.follows:.2f}; of k-means on all columns "
-            f"{e.kmeans_follows:.2f}, of k-means without the suspects {e.dropped_follows:.2f}."
+            f"{e.kmeans_follows:.2f}, of k-means without the suspects {e.dropped_follows:.2f}. A "
+            "higher association is not worse by itself: the shares of the clusters may differ "
+            "between the values."
         )
     if e.weighted_same is not None and not e.suspects:
         reasons.append(f"Agreement with k-means, under the learned weights: {e.weighted_same:.2f}.")
@@ -509,13 +519,13 @@ def _reasons(e: Evidence) -> list[str]:
         )
     if e.gained or e.lost:
         influence = [
-            f"{word} of {', '.join(f'{name} ({change:+.2f})' for name, change in which)}"
+            f"{word} of the variance of "
+            + ", ".join(f"{name} ({change:+.2f})" for name, change in which)
             for word, which in (("more", e.gained), ("less", e.lost))
             if which
         ]
         reasons.append(
-            "Compared with k-means on all columns, the clusters explain another share of the "
-            f"variance: {'; '.join(influence)}."
+            f"Compared with k-means on all columns, the clusters explain {' and '.join(influence)}."
         )
     if e.same_as_regressed is not None and e.same_as_regressed > SAME_GROUPS:
         reasons.append("Regressing the suspects out, then k-means, finds the same clusters.")
@@ -533,12 +543,11 @@ def _reasons(e: Evidence) -> list[str]:
     return reasons
 
 
-def _reasons_of_likelihood(e: Evidence) -> list[str]:
+def reasons_of_likelihood(e: Evidence) -> list[str]:
     """The comparison with k-means without the suspects, and with other forms of a mixture."""
     if e.bic is None or e.kmeans_bic is None or e.same_as_dropped is None:
         return []
-    what = describe_names(e.suspects)
-    plain, reasons = f"k-means without {what}", []
+    plain, reasons = "k-means without the suspects", []
     same = f"{round(e.same_as_dropped, 2) + 0.0:.2f} in the sample"
     if e.same_in_sample is not None and e.same_in_population is not None:
         same = (
@@ -549,8 +558,8 @@ def _reasons_of_likelihood(e: Evidence) -> list[str]:
     drawn = f" Of {e.n_compared:,} rows, drawn at random." if few_compared(e) else ""
     reasons.append(
         f"Agreement with {plain} (adjusted Rand index, 1 = the same clusters): {same}. Two runs of "
-        f"k-means, which differ by their initialization only, agree by {e.kmeans_repeated:.2f}."
-        f"{drawn}"
+        "k-means, which differ by their initialization only, agree by "
+        f"{e.kmeans_repeated:.2f}{_repeated_in_words(e)}.{drawn}"
     )
     if e.halves is not None:
         reasons.append(
@@ -567,15 +576,10 @@ def _reasons_of_likelihood(e: Evidence) -> list[str]:
             f"{e.mixture_same_as_dropped:.2f} with k-means)"
         )
     reasons.append(
-        f"{'Both' if e.mixture_bic is None else 'All'} clusterings were scored by the same further "
-        f"model. BIC (lower is better; not comparable with that of the fit): {bics}.{drawn}"
+        "To compare the clusterings, a mixture with shifts by the suspects and shares by their "
+        "values is fitted to the labels of each. Its BIC (lower is better; not comparable with "
+        f"that of the fit): {bics}.{drawn}"
     )
-    if e.naming_gain is not None:
-        higher = "without" if e.naming_gain > 0 else "with"
-        reasons.append(
-            f"How much naming {what} adds: of the models that were tried, the best one {higher} "
-            f"{what} has a BIC that is higher by {abs(e.naming_gain):,.0f}."
-        )
     if e.of_mixture and e.halves is None:
         reasons.append(
             "Whether the clusters are found again in halves of the rows was not checked: it could "
@@ -595,6 +599,24 @@ def _between(e: Evidence) -> str:
     if not e.suspects:
         return "between columns"
     return f"of the other columns between the values of {describe_names(e.suspects)}"
+
+
+def _nothing_to_do(e: Evidence) -> str:
+    if not e.suspects:
+        return "the columns are independent"
+    verb = "has" if len(e.suspects) == 1 else "have"
+    return f"{describe_names(e.suspects)} {verb} nothing to do with the other columns"
+
+
+def _repeated_in_words(e: Evidence) -> str:
+    """What follows from the agreement of two runs of k-means."""
+    assert e.same_as_dropped is not None
+    assert e.kmeans_repeated is not None
+    if e.kmeans_repeated < OTHER_GROUPS:
+        return ": k-means itself is unstable on these data"
+    if e.same_as_dropped < e.kmeans_repeated - CLOSER:
+        return ", so the initialization does not explain the difference"
+    return ""
 
 
 def _association_phrase(e: Evidence) -> str:

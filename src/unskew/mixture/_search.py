@@ -275,7 +275,9 @@ def screen(problem: Problem, K: int, settings: Settings) -> list[Screened]:
         for done, one in enumerate(near, 1):
             found.append(_with_selection(problem, one, name, settings))
             score = found[-1].score + problem.units
-            emit(phase, done, len(near), status=found[-1].choice.in_words, bic=score)
+            choice = found[-1].choice
+            without = "; without the suspects" if choice.effects == "none" else ""
+            emit(phase, done, len(near), status=choice.in_words + without, bic=score)
     return sorted(found, key=lambda one: one.rank)
 
 

@@ -8,7 +8,13 @@ from typing import Any
 from .._mixture.em import EFFECTS
 from ..diagnostics import Diagnostics, FeatureBalance, FeatureProfile
 from ..diagnostics._diagnose import DROPPED
-from ..diagnostics._verdict import BALANCED, DECISIVE, describe_names, describe_size
+from ..diagnostics._verdict import (
+    BALANCED,
+    DECISIVE,
+    describe_names,
+    describe_size,
+    reasons_of_likelihood,
+)
 from ._page import (
     Column,
     Day,
@@ -66,6 +72,7 @@ def page_of_fit(d: Diagnostics) -> Page:
         settings=d.settings,
         notes=d.notes,
         done=_done(d),
+        n_first=len(reasons_of_likelihood(d.evidence)) or Page.n_first,
         limits=(*(each.sentence for each in d.overlap if each.sentence), *d.separating),
     )
 
@@ -91,7 +98,7 @@ def _what_was_fitted(d: Diagnostics) -> str:
     suspects, model, K = d.evidence.suspects, d.settings.model, len(d.clusters)
     what = describe_names(suspects) if suspects else ""
     if model == "SelectionMixture" and suspects:
-        fitted = f"SelectionMixture fitted {plural(K, 'cluster')}"
+        fitted = f"{method_in_words(model, suspects)} fitted {plural(K, 'cluster')}"
         if is_uniform(d):
             strongest = max((one.value for one in d.associations), default=0.0)
             shares = (
@@ -115,6 +122,13 @@ def _what_was_fitted(d: Diagnostics) -> str:
         f"{model} learned a weight for each row, under which {predict} predict each other "
         f"less{found}{shifts}."
     )
+
+
+def method_in_words(model: str, suspects: Sequence[str]) -> str:
+    """The name of the class, and what a SelectionMixture is."""
+    if model != "SelectionMixture" or not suspects:
+        return model
+    return f"{model} (a mixture; suspects can shift columns and change cluster shares)"
 
 
 def _what_was_removed(d: Diagnostics, what: str) -> str:
@@ -159,10 +173,16 @@ def _baseline_of_flow(d: Diagnostics) -> str:
     return f"k-means {'without' if d.flow.baseline == DROPPED else 'with'} the suspects"
 
 
+def difference_in_words(d: Diagnostics) -> str:
+    """Of what the mean difference is."""
+    suspects = d.evidence.suspects
+    if not suspects:
+        return "between columns"
+    return f"between the values of {describe_names(suspects)}, mean over the other columns"
+
+
 def _fit_tiles(d: Diagnostics) -> tuple[Tile, ...]:
     e = d.evidence
-    named = "of the other columns between the values of the suspects"
-    of_what = named if e.suspects else "between columns"
     value = f"{e.typical_before:.2f} → {e.typical_after:.2f}"
     done = "before → after the correction"
     if _is_unchanged(d):
@@ -174,7 +194,8 @@ def _fit_tiles(d: Diagnostics) -> tuple[Tile, ...]:
         Tile(
             "Mean difference",
             value,
-            f"standard deviations, {of_what}; {done}; {e.by_chance:.2f} by chance",
+            f"standard deviations {difference_in_words(d)}; {done}; {e.by_chance:.2f} by chance "
+            "alone",
         ),
         Tile("Effective sample size", *size),
     ]
@@ -281,8 +302,8 @@ def _weights_in_words(d: Diagnostics) -> str:
     return (
         f"Learned weights, mean 1: from {number(w.minimum)} to {number(w.maximum)}; 99% of the "
         f"rows have at most {number(most)}{few}. {both} 1% of the rows with the largest have "
-        f"{form(w.top_share, 'percent')} of the total. They multiply the variance of a mean by "
-        f"{w.design_effect:.2f} (design effect)."
+        f"{form(w.top_share, 'percent')} of the total. The weights multiply the variance of a "
+        f"mean by {w.design_effect:.2f} (design effect)."
     )
 
 
@@ -305,31 +326,25 @@ def _removed(d: Diagnostics) -> str:
         removed = "Effects in standard deviations are removed from the columns, log-odds are not."
     if EFFECTS["per-group"] in d.form:
         removed += (
-            " They are estimated in each cluster, and the mean over the clusters is shown, so that "
-            "it does not add up to the change of a mean difference."
+            " Shown is the mean over the clusters; the shift that is removed differs between "
+            "clusters."
         )
     return removed
 
 
 def _map(d: Diagnostics, which: str) -> Picture:
     c = d.correlation
-    amount = c.amount_before if which == "before" else c.amount_after
     title = "Correlations" if _is_unchanged(d) else f"Correlations {which} the correction"
-    total = (
-        ""
-        if amount is None
-        else f" Frobenius norm of the covariances of all columns: {number(amount)}."
-    )
     order = (
-        " Columns that differ most in the same cluster stand together, between lines; the suspects "
-        "are last."
+        " Lines separate the columns by the cluster in which they differ most; the suspects are "
+        "last."
         if d.clusters
         else " Columns are ordered by size of difference."
     )
     return Picture(
         f"map-{which}",
         title,
-        f"Blue: positive, orange: negative; the diagonal is left blank.{order}{total}",
+        f"Blue: positive, orange: negative; the diagonal is left blank.{order}",
         f"Heat map of the correlations of {len(c.names)} encoded columns.",
         drawn("correlation_map", d, which=which),
     )
@@ -404,7 +419,11 @@ def _clusters_section(d: Diagnostics) -> Section | None:
                 f"cluster-{profile.cluster}",
                 f"Cluster {profile.cluster}",
                 f"{plural(profile.size, 'row')}, {form(profile.share, 'percent')} of the {basis}"
-                + ("" if uniform else f", {form(profile.weighted_share, 'percent')} weighted")
+                + (
+                    ""
+                    if uniform
+                    else f", {form(profile.weighted_share, 'percent')} under the weights"
+                )
                 + ".",
                 f"Bar chart of differences between cluster {profile.cluster} and the other rows: "
                 f"{top}.",
@@ -504,16 +523,16 @@ def _mixing_table(d: Diagnostics) -> ReportTable:
     pairs = [title for name, _ in scores for title in titles(name)]
     explained = [Column(title, "percent") for title in titles("Variance explained by the suspect")]
     learned = "" if is_uniform(d) else ", under the learned weights"
-    how = "" if len(when) == 1 else f" Before the correction and after it{learned}."
+    how = "" if len(when) == 1 else f", before the correction and after it{learned}"
     return ReportTable(
         "mixing",
         "Mixing of the suspects",
-        f"How well the rows of the values of a suspect are mixed.{how} Three scores from 0 to 1, "
-        "higher is better mixed: LISI (0 = the nearest rows have one value, 1 = all values in "
-        "equal shares); kBET (share of neighbourhoods whose values have their overall shares, by a "
-        "chi-squared test); batch silhouette (1 = the values overlap within the clusters). Lower "
-        "is better mixed: the share of the variance of the other columns that the suspect "
-        "explains. They measure different things and can move in different directions.",
+        f"How well the rows of the values of a suspect are mixed{how}. Three scores from 0 to 1 "
+        "are higher where they are better mixed: LISI (0 = the nearest rows have one value, 1 = "
+        "all values in equal shares); kBET (share of neighbourhoods whose values have their "
+        "overall shares, by a chi-squared test); batch silhouette (1 = the values overlap within "
+        "the clusters). The share of the variance of the other columns that the suspect explains "
+        "is lower there. They measure different things and can move in different directions.",
         (Column("Suspect"), *numbers(*pairs), *explained),
         tuple(
             (
@@ -557,7 +576,7 @@ def _numbers_section(d: Diagnostics) -> Section:
                 Column("Column"),
                 *numbers(*columns),
                 Column("Pairs", "int"),
-                Column("Largest between the rows of this value and the others"),
+                Column("Value with the largest difference"),
             ),
             tuple(
                 (

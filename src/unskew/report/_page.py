@@ -73,7 +73,7 @@ class Section:
 class Page:
     """``word`` is the verdict, ``tone`` its colour: good, neutral, bad; ``limits`` are
     assumptions that it needs and warnings; ``done`` is what was done; ``front`` is the picture
-    above the sections."""
+    above the sections; ``n_first`` reasons are shown, the others on demand."""
 
     kind: str
     subject: str
@@ -88,6 +88,7 @@ class Page:
     done: str = ""
     limits: tuple[str, ...] = ()
     front: Picture | None = None
+    n_first: int = 4
 
 
 def pictures_of(page: Page) -> list[Picture]:

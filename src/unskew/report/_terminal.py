@@ -20,7 +20,13 @@ from ..diagnostics._results import leading
 from ..diagnostics._simulated import MethodScores
 from ..diagnostics._verdict import describe_size
 from ._audit_page import page_of_audit
-from ._fit_page import is_uniform, iterations_in_words, separation_in_words
+from ._fit_page import (
+    difference_in_words,
+    is_uniform,
+    iterations_in_words,
+    method_in_words,
+    separation_in_words,
+)
 from ._page import ReportTable, form, plural, rows_in_words, suspects_in_words
 
 COLOURS = {
@@ -158,18 +164,20 @@ def show_fit(
     n = rows_in_words(found.settings)
     n_columns = f"{len(data['columns']):,}, not encoded"
     e = found.evidence
-    change = f"{e.typical_before:.2f} -> {e.typical_after:.2f} standard deviations"
-    between = "of the other columns between the values of the suspects" if e.suspects else ""
+    change = (
+        f"{e.typical_before:.2f} before, {e.typical_after:.2f} after: standard deviations "
+        f"{difference_in_words(found)} ({e.by_chance:.2f} by chance alone)"
+    )
     rounds = iterations_in_words(estimator.n_iter_, type(estimator).__name__)
     shown = [
         facts(
             ("rows", f"{n}, with design weights" if data["design_weights"] else n),
             ("columns", count_kinds(data["kinds"]) if data["kinds"] else n_columns),
             ("suspects", suspects_in_words(data["suspects"])),
-            ("method", type(estimator).__name__),
+            ("method", method_in_words(type(estimator).__name__, e.suspects)),
             ("model", found.form),
             ("effective sample size", describe_size(e)),
-            ("mean difference", f"{change} {between} ({e.by_chance:.2f} by chance)"),
+            ("mean difference", change),
             ("margins", _margins(estimator)),
             ("fit", f"{estimator.status_}, {rounds}, {seconds:.1f} s"),
             ("separation", separation_in_words(found)),
