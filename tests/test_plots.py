@@ -97,6 +97,21 @@ def test_love_plot_marks_the_threshold(small):
     assert any(np.allclose(line.get_xdata(), 0.25) for line in lines)
 
 
+def test_love_plot_names_the_colour_of_columns_that_got_worse(small):
+    row = dataclasses.replace(small.features[0], before=0.2, after=0.4)
+    labels = [
+        [text.get_text() for text in plots.love_plot(rows).get_legend().get_texts()]
+        for rows in ([row], [dataclasses.replace(row, after=0.1)])
+    ]
+    assert labels == [["before", "after", "increased"], ["before", "after"]]
+
+
+def test_legends_read_row_by_row():
+    from unskew.plots._style import in_rows
+
+    assert in_rows(list(range(5)), 3) == [0, 3, 1, 4, 2]
+
+
 def test_maps_show_before_and_after_on_one_scale(wide):
     before, after = plots.correlation_maps(wide)
     assert before.images[0].get_clim() == after.images[0].get_clim()
@@ -127,12 +142,15 @@ def test_bands_of_the_flow_have_the_height_of_their_rows(small):
     heights = np.array([bar.get_height() for bar in bars])
     expected = np.stack([sizes.sum(1), sizes.sum(0)], axis=1).ravel()
     np.testing.assert_allclose(heights / heights.sum(), expected / expected.sum())
+    bands = [p for p in ax.patches if p.__class__.__name__ == "PathPatch"]
+    assert len(bands) == (sizes >= 0.01 * sizes.sum()).sum()
 
 
 def test_profiles_show_each_cluster(small):
     axes = plots.cluster_profiles(small, most=3)
     assert len(axes) == len(small.clusters)
     draw(axes[0])
+    assert len({ax.get_xlim() for ax in axes}) == 1
     for ax, profile in zip(axes, small.clusters):
         widths = [bar.get_width() for bar in ax.patches]
         assert widths == pytest.approx([f.difference for f in profile.features[:3]])

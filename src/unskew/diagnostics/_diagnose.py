@@ -594,9 +594,4 @@ def _notes(view: View, correlation: Any, imbalance: Any) -> tuple[str, ...]:
             f"Because of the number of columns, differences were measured on {seen:,} pairs of "
             "column and group only, those of the columns of largest variance."
         )
-    if correlation.amount_before is None and not view.corrected:
-        notes.append(
-            f"The amount of correlation was not computed: {correlation.n_columns:,} columns are "
-            "too many."
-        )
     return tuple(notes)

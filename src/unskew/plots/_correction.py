@@ -26,6 +26,7 @@ from ._style import (
     bars,
     cluster_colour,
     cluster_marker,
+    in_rows,
     new_axes,
     note,
     quiet,
@@ -104,8 +105,9 @@ def before_after(
             ax.set_ylabel(f"component 2, {p.variance[1]:.0%}")
         if len(np.unique(codes)) <= len(PALETTE):
             columns = 2 if of_suspect and max(map(len, map(str, p.values))) > 4 else 6
-            legend = ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=columns,
-                               handletextpad=0.1, columnspacing=0.8)  # fmt: skip
+            entries = [in_rows(each, columns) for each in ax.get_legend_handles_labels()]
+            legend = ax.legend(*entries, loc="upper center", bbox_to_anchor=(0.5, -0.1),
+                               ncols=columns, handletextpad=0.1, columnspacing=0.8)  # fmt: skip
             for handle in legend.legend_handles:
                 handle.set_sizes([20.0])  # type: ignore[union-attr]
     return tuple(axes)

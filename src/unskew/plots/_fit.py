@@ -68,6 +68,8 @@ def love_plot(
         # Larger, so that it is seen where both are the same.
         ax.plot(before, y, "o", color=MUTED, markerfacecolor="none", markersize=8, label="before")
     ax.plot(after, y, "o", color=BLUE, markersize=5, label="after")
+    if not all(better):
+        ax.plot([], [], color=RED, linewidth=1.6, label="increased")
     ax.axvline(threshold, color=RED, linewidth=1, linestyle=(0, (4, 3)))
     quiet(ax)
     ax.set_yticks(y, [shorten(row.feature) for row in shown], color=INK)
@@ -78,12 +80,12 @@ def love_plot(
     left = len(rows) - len(shown)
     note(ax, f"{left} omitted" if left else "")
     if before != after:
-        how = {"columnspacing": 1.0, "handletextpad": 0.1, "borderaxespad": 0.2}
-        ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, **how)
+        how = {"columnspacing": 1.0, "handletextpad": 0.3, "borderaxespad": 0.2}
+        ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, **how)
     return ax
 
 
-MOST_NAMED = 20  # columns of a map
+MOST_NAMED = 26  # columns of a map
 
 
 def _diverging() -> LinearSegmentedColormap:
@@ -191,6 +193,7 @@ def weight_distribution(found: Any, ax: Axes | None = None) -> Axes:
     ax.axvline(1.0, color=INK, linewidth=1, linestyle=(0, (2, 2)))
     quiet(ax, "y")
     ax.set_xlim(0, edges[-1])
+    ax.tick_params(axis="x", pad=7)  # the zeros of the axes do not touch
     ax.set_ylim(0, 1.15 * max(1, counts.max()))
     ax.annotate("mean: 1", (1.0, 1.0), (5, 0), xycoords=ax.get_xaxis_transform(),
                 textcoords="offset points", va="top", fontsize=FONT - 1, color=MUTED)  # fmt: skip
@@ -250,7 +253,8 @@ def clusters_2d(found: Any, ax: Axes | None = None) -> Axes:
 
 @styled
 def cluster_profile(found: Any, cluster: int, ax: Axes | None = None, *, most: int = 6) -> Axes:
-    """Largest differences of one cluster to the other rows, weighted (bars) and not (ticks).
+    """Largest differences of one cluster to the other rows, weighted (bars) and not (ticks); all
+    clusters have the same scale.
 
     Examples
     --------
@@ -276,10 +280,13 @@ def cluster_profile(found: Any, cluster: int, ax: Axes | None = None, *, most: i
     quiet(ax)
     ax.set_yticks(y, [shorten(f.feature) for f in shown], color=INK, fontsize=FONT)
     ax.set_ylim(-0.6, max(len(shown), 2) - 0.4)
-    low, high = min([0.0, *values, *plain]), max([0.0, *values, *plain])
+    every = [f for p in profiles for f in leading(p)[:most]]
+    ends = [0.0, *(f.difference for f in every), *(f.plain_difference for f in every)]
+    low, high = min(ends), max(ends)
     padding = 0.06 * max(high - low, 0.5)
     ax.set_xlim(low - (padding if low < 0 else 0.0), high + padding)
-    ax.xaxis.set_major_locator(MaxNLocator(3))
+    ax.xaxis.set_major_locator(MaxNLocator(4, min_n_ticks=2))
+    ax.set_xlabel("standard deviations")
     return ax
 
 
@@ -314,10 +321,13 @@ def cluster_profiles(
     return tuple(axes)
 
 
+THIN = 0.01  # bands with less than this share of the rows are not drawn
+
+
 @styled
 def sample_flow(found: Any, ax: Axes | None = None) -> Axes:
     """Flow of rows from k-means clusters to clusters of the model; the height of a band is its
-    number of rows.
+    number of rows. Bands with less than 1 % of the rows are not drawn.
 
     Examples
     --------
@@ -345,9 +355,10 @@ def sample_flow(found: Any, ax: Axes | None = None) -> Axes:
             height = counts[i, j] * scale
             if height <= 0:
                 continue
-            band = _band(at_left[i], at_right[j], height)
-            alpha = 0.3 if i == j else 0.6
-            ax.add_patch(PathPatch(band, facecolor=cluster_colour(j), alpha=alpha, linewidth=0))
+            if counts[i, j] >= THIN * total:
+                band = _band(at_left[i], at_right[j], height)
+                alpha = 0.3 if i == j else 0.6
+                ax.add_patch(PathPatch(band, facecolor=cluster_colour(j), alpha=alpha, linewidth=0))
             at_left[i] -= height
             at_right[j] -= height
     sizes = counts.sum(1), counts.sum(0)

@@ -100,6 +100,11 @@ def styled(function: Any) -> Any:
     return drawn
 
 
+def in_rows(entries: list, n_columns: int) -> list:
+    """Entries of a legend, which are placed column by column, such that they read row by row."""
+    return [one for column in range(n_columns) for one in entries[column::n_columns]]
+
+
 def quiet(ax: Axes, grid: Any = "x") -> None:
     ax.set_axisbelow(True)
     ax.grid(axis=grid, color=GRID, linewidth=0.6)

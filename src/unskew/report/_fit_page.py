@@ -108,9 +108,10 @@ def _what_was_fitted(d: Diagnostics) -> str:
                 "rows agree with the model."
             )
         else:
+            none = _none_to_weight_up(d)
             shares = (
                 f"Their shares differ between the values of {what}; the learned weights of the "
-                f"rows make them as equal as possible{_none_to_weight_up(d)}."
+                f"rows make them as equal as possible{f' ({none})' if none else ''}."
             )
         return f"{fitted}. {shares} {_what_was_removed(d, what)}"
     if model == "SelectionMixture":
@@ -128,7 +129,7 @@ def method_in_words(model: str, suspects: Sequence[str]) -> str:
     """The name of the class, and what a SelectionMixture is."""
     if model != "SelectionMixture" or not suspects:
         return model
-    return f"{model} (a mixture; suspects can shift columns and change cluster shares)"
+    return f"{model} (a mixture model; suspects can shift columns and change cluster shares)"
 
 
 def _what_was_removed(d: Diagnostics, what: str) -> str:
@@ -266,7 +267,7 @@ def _correction_in_words(d: Diagnostics) -> str:
     if is_uniform(d):
         lead += " All learned weights are 1: the correction changed columns only."
     elif _none_to_weight_up(d):
-        lead += f" Differences can remain{_none_to_weight_up(d)}."
+        lead += f" Differences can remain: {_none_to_weight_up(d)}."
     return lead
 
 
@@ -274,7 +275,7 @@ def _none_to_weight_up(d: Diagnostics) -> str:
     """Why the weights cannot make all shares equal."""
     if not any(0 in row for each in d.overlap for row in each.rows):
         return ""
-    return "; where a value has no rows of a cluster, there are none to weight up"
+    return "where a value has no rows of a cluster, there are none to weight up"
 
 
 def iterations_in_words(n: int, model: str) -> str:
@@ -357,6 +358,9 @@ def _front(d: Diagnostics) -> Picture | None:
         return None
     n = len(p.positions) if not p.value else min(len(p.positions), MAX_DRAWN)
     rows = f"{n:,} of {p.n_rows:,} rows, drawn at random" if n < p.n_rows else plural(n, "row")
+    matched = ""
+    if p.baseline_cluster:
+        matched = " The colours of the two clusterings are matched by their rows."
     axes = "principal components of the columns, with their shares of the variance"
     if p.before_x:
         axes += "; those after the correction, in all panels"
@@ -384,7 +388,7 @@ def _front(d: Diagnostics) -> Picture | None:
     return Picture(
         "before-after",
         "Before and after" if p.before_x else "By suspect and by cluster",
-        f"Each panel has the same {rows}. Coloured {shown}.{sized} Axes: {axes}.",
+        f"Each panel has the same {rows}. Coloured {shown}.{matched}{sized} Axes: {axes}.",
         f"Scatter plots of {rows}, coloured {shown}.",
         drawn("before_after", d, most=MAX_DRAWN),
         "full",
@@ -403,7 +407,8 @@ def _clusters_section(d: Diagnostics) -> Section | None:
                 "flow",
                 "From k-means to unskew",
                 f"{where}: those of the strong bands. The clusters of both are matched such that "
-                "they share as many rows as possible.",
+                "they share as many rows as possible. A band has the colour of the cluster of this "
+                "fit; those with less than 1% of the rows are not drawn.",
                 f"Flow diagram: {where}.",
                 drawn("sample_flow", d),
             )
