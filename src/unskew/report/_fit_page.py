@@ -210,7 +210,7 @@ def _fit_tiles(d: Diagnostics) -> tuple[Tile, ...]:
 
 def _correction_section(d: Diagnostics) -> Section:
     rows, c, w = d.features, d.convergence, d.weights
-    unchanged, tall = _is_unchanged(d), len(rows) > TALL
+    unchanged = _is_unchanged(d)
     before, after = (sum(getattr(f, when) > BALANCED for f in rows) for when in WHEN)
     of = f"of {plural(len(rows), 'column')} above {BALANCED:g}"
     love = f"The largest difference of each column; {before} {of} before, {after} after."
@@ -228,6 +228,7 @@ def _correction_section(d: Diagnostics) -> Section:
             drawn("objective_terms", d),
         )
         fit = (convergence,)
+    tall = len(rows) > TALL and bool(fit)  # beside two smaller pictures
     weights = Picture(
         "distribution",
         "The learned weights",
