@@ -85,7 +85,7 @@ def love_plot(
     return ax
 
 
-MOST_NAMED, MOST_LARGE = 30, 20  # columns of a map with names, and with names in full size
+MOST_NAMED = 20  # columns of a map
 
 
 def _diverging() -> LinearSegmentedColormap:
@@ -135,12 +135,8 @@ def correlation_map(found: Any, ax: Axes | None = None, *, which: str = "after")
         spine.set_visible(True)
     ax.tick_params(length=0)
     if d <= MOST_NAMED:
-        small = FONT - 3
-        size = FONT - 0.5 if d <= MOST_LARGE else small
-        ax.set_yticks(range(d), names, color=INK, fontsize=size)
-        step = 1 if d <= MOST_LARGE else 2
-        numbers = [str(i) for i in range(1, d + 1, step)]
-        ax.set_xticks(range(0, d, step), numbers, color=INK, fontsize=small)
+        ax.set_yticks(range(d), names, color=INK)
+        ax.set_xticks(range(d), [str(i) for i in range(1, d + 1)], color=INK, fontsize=FONT - 3)
     else:
         middle = np.diff([0, *edges, d]) / 2 + np.array([0, *edges]) - 0.5
         groups = [correlation.groups[i] for i in [0, *edges]]
