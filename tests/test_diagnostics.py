@@ -1129,8 +1129,9 @@ def test_a_column_that_separates_clusters_alone_is_told():
     model = SelectionMixture(2, suspects="site", covariance="diag", random_state=0).fit(table)
     own = int(np.asarray(model.labels_)[kind == 0][0])
     words = (
-        f"“scan” alone nearly decides between cluster {1 - own} and cluster {own}, in which it is "
-        "nearly constant. Its numbers may be codes; if they are, it should be read as a category."
+        f"“scan” alone nearly decides between cluster {1 - own} and cluster {own}, and hardly "
+        "varies within the latter. If its numbers are codes, fit again with “scan” as a category; "
+        "the clusters may be others."
     )
     assert diagnose(model, table, against=False).separating == (words,)
     table.loc[::3, "scan"] = np.nan

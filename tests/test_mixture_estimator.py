@@ -392,12 +392,12 @@ def test_identified_counts_the_groups_that_join_the_levels():
     answer, why = identify(np.array([[50, 50, 0], [0, 50, 50.0]]), ["a", "b"], "site")
     assert answer == "under small effects"
     assert why == (
-        "Only group 1 occurs at all values of “site”. An effect of “site” on the columns cannot be "
-        "told from a difference of the groups: the fit assumes that it is small. If there is a "
-        "large one, these groups are wrong."
+        "Only group 1 occurs at all values of “site”. So the data cannot show whether these values "
+        "differ because “site” changes the columns or because they have other groups. The selected "
+        "model has small effects of “site”; if its effects are large, these groups are wrong."
     )
     none = identify(np.array([[50, 50, 0], [0, 50, 50.0]]), ["a", "b"], "site", effects=False)
-    assert none == (answer, why.replace("fit assumes that it is small", "selected model has none"))
+    assert none == (answer, why.replace("has small effects", "has no effect"))
     three = np.array([[50, 50, 0], [50, 50, 50], [0, 0, 50.0]])
     for levels, named in ((["a", "b", "c"], "“c” (group 2) has"), (None, "some values have")):
         answer, why = identify(three, levels, "site")

@@ -77,10 +77,11 @@ def identify(
             f"Of the values of “{suspect}”, {named} {have} at most one {group} in common with each "
             "of the others"
         )
-    assumed = "the fit assumes that it is small" if effects else "the selected model has none"
+    assumed = f"has small effects of “{suspect}”" if effects else f"has no effect of “{suspect}”"
     return answer, (
-        f"{overlap}. An effect of “{suspect}” on the columns cannot be told from a difference of "
-        f"the {group}s: {assumed}. If there is a large one, these {group}s are wrong."
+        f"{overlap}. So the data cannot show whether these values differ because “{suspect}” "
+        f"changes the columns or because they have other {group}s. The selected model {assumed}; "
+        f"if its effects are large, these {group}s are wrong."
     )
 
 

@@ -399,10 +399,13 @@ def separating_columns(view: View, labels: np.ndarray) -> tuple[str, ...]:
             alone = f"Where {name} is observed ({observed:.0%} of the rows), it alone"
         text = (
             f"{alone} nearly decides between {_clusters_in_words(others)} and "
-            f"{_clusters_in_words(own)}, in which it is nearly constant."
+            f"{_clusters_in_words(own)}, and hardly varies within the latter."
         )
         if source in codes:
-            text += " Its numbers may be codes; if they are, it should be read as a category."
+            text += (
+                f" If its numbers are codes, fit again with “{source}” as a category; the clusters "
+                "may be others."
+            )
         sentences.setdefault(source, text)
     return tuple(sentences.values())[:MAX_SEPARATING]
 

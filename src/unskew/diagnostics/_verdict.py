@@ -480,11 +480,10 @@ def _reasons(e: Evidence) -> list[str]:
         )
     if e.naming_gain is not None:
         what = describe_names(e.suspects)
-        higher = "without" if e.naming_gain > 0 else "with"
+        change = "lowers" if e.naming_gain > 0 else "raises"
         reasons.append(
-            f"How much naming {what} adds: of the models that were tried, the best one {higher} "
-            f"{what} has a BIC that is higher by {abs(e.naming_gain):,.0f} (without: no effects, "
-            "common cluster shares)."
+            f"Naming {what} as a suspect {change} BIC by {abs(e.naming_gain):,.0f}, compared with "
+            "the best model that ignores it (no effects, the same cluster shares everywhere)."
         )
     if e.same_as_kmeans is not None and not e.suspects:
         reasons.append(
@@ -576,9 +575,9 @@ def reasons_of_likelihood(e: Evidence) -> list[str]:
             f"{e.mixture_same_as_dropped:.2f} with k-means)"
         )
     reasons.append(
-        "To compare the clusterings, a mixture with shifts by the suspects and shares by their "
-        "values is fitted to the labels of each. Its BIC (lower is better; not comparable with "
-        f"that of the fit): {bics}.{drawn}"
+        "For the BIC of the verdict, each clustering is scored by the same model, in which the "
+        "clusters are fixed and the suspects can shift columns and change cluster shares (lower is "
+        f"better; not comparable with that of the fit): {bics}.{drawn}"
     )
     if e.of_mixture and e.halves is None:
         reasons.append(

@@ -102,16 +102,15 @@ def _what_was_fitted(d: Diagnostics) -> str:
         if is_uniform(d):
             strongest = max((one.value for one in d.associations), default=0.0)
             shares = (
-                f"Their shares in the model are equal for all values of {what}. In the assigned "
-                f"rows, the association of cluster and suspect is {strongest:.2f} (0 = equal "
-                "shares, 1 = each value in clusters of its own); the higher it is, the less do the "
-                "rows agree with the model."
+                f"Their shares in the model are equal for all values of {what}. The association of "
+                f"cluster and suspect among the rows is {strongest:.2f} (0 = equal shares, 1 = "
+                "each value in clusters of its own): the nearer to 0, the better the model holds."
             )
         else:
             none = _none_to_weight_up(d)
             shares = (
-                f"Their shares differ between the values of {what}; the learned weights of the "
-                f"rows make them as equal as possible{f' ({none})' if none else ''}."
+                f"The cluster shares differ between the values of {what}; weights on the rows make "
+                f"these shares as equal as possible{f' ({none})' if none else ''}."
             )
         return f"{fitted}. {shares} {_what_was_removed(d, what)}"
     if model == "SelectionMixture":
@@ -276,7 +275,7 @@ def _none_to_weight_up(d: Diagnostics) -> str:
     """Why the weights cannot make all shares equal."""
     if not any(0 in row for each in d.overlap for row in each.rows):
         return ""
-    return "where a value has no rows of a cluster, there are none to weight up"
+    return "a cluster without rows at a value stays absent there"
 
 
 def iterations_in_words(n: int, model: str) -> str:
@@ -362,9 +361,8 @@ def _front(d: Diagnostics) -> Picture | None:
     matched = ""
     if p.baseline_cluster:
         matched = " The colours of the two clusterings are matched by their rows."
-    axes = "principal components of the columns, with their shares of the variance"
-    if p.before_x:
-        axes += "; those after the correction, in all panels"
+    corrected = "corrected columns, the same in all panels" if p.before_x else "columns"
+    axes = f"principal components of the {corrected}, with their shares of the variance"
     w = d.weights
     size = f"the area of a point grows with its learned weight ({w.minimum:.2g} to {w.maximum:.2g})"
     if not p.value:
