@@ -124,8 +124,9 @@ class SelectionMixture(
     effects are part of it as in the extended BIC: every number of columns is equally likely, and
     every subset of that size. Two kinds of solutions are set back. Effects per group should leave
     the groups what they are: at every level that shows two groups, at least half of the difference
-    of their means, (C_k - C_h)' (C_k + D_kl - C_h - D_hl) >= |C_k - C_h|^2 / 2. Groups that do not
-    join the levels (``identified_`` is "no") need a BIC that is lower by 10.
+    of their means, (C_k - C_h)' (C_k + D_kl - C_h - D_hl) >= |C_k - C_h|^2 / 2, and two groups have
+    to join the levels of each suspect. Groups that do not join the levels (``identified_`` is "no")
+    need a BIC that is lower by 10.
 
     Parameters
     ----------
